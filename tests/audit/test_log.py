@@ -58,6 +58,7 @@ def test_a_record_is_one_line_of_json_sealed_with_a_key(tmp_path: Path) -> None:
         channel="cli",
         arguments={"command": "git status", "apiKey": "[REDACTED]"},
         argument_digest=hashlib.sha256(canonical_json(arguments)).hexdigest(),
+        argument_bytes=len(canonical_json(arguments)),
         permissions=(
             DecidedPermission(
                 action="exec", resource="git status", effect="allow", layer="user", rule_index=0
@@ -519,6 +520,32 @@ def test_a_field_with_a_value_of_no_kind_is_refused(
             replace(intent(), **changed),  # type: ignore[arg-type]
             durable=True,
         )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"to": "ä" * 50_000, "a": 7}, '{"a":7,"to":"' + "ä" * 50_000 + '"}'),
+        ({"apiKey": "k" * 400}, '{"apiKey":"' + "k" * 400 + '"}'),
+        ({"amounts": [1.5, 1 << 70]}, '{"amounts":["1.5",1180591620717411303424]}'),
+    ],
+)
+def test_the_size_is_that_of_all_arguments_before_any_is_hidden_or_cut(
+    tmp_path: Path, arguments: dict[str, object], text: str
+) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    record = log.append(replace(intent(), arguments=arguments), durable=False)
+    assert record.argument_bytes == len(text.encode())
+    assert record.argument_digest == hashlib.sha256(text.encode()).hexdigest()
+    assert read_records(log.path)[0].record == record
+
+
+def test_a_record_without_arguments_has_no_size(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    # The log fills it, whatever a draft says.
+    draft = AuditDraft(kind="event", tool="system:reload", argument_bytes=9)
+    assert log.append(draft, durable=False).argument_bytes == 0
+    assert b"argument_bytes" not in log.path.read_bytes()
 
 
 def test_write_returns_the_id_of_what_it_wrote(tmp_path: Path) -> None:

@@ -435,6 +435,7 @@ def test_after_thirty_days_arguments_go_and_the_chain_holds(tmp_path: Path, cloc
         "_hash": entry.record.argument_digest,
         "_keys": ["command", "cwd"],
     }
+    assert entry.record.argument_bytes > 0
     assert (entry.record.is_summary, entry.record.tool, entry.status) == (True, "exec", "ok")
     kept = find_record(path, ids["tier one"])
     assert kept is not None

@@ -449,6 +449,7 @@ def test_an_entry_has_the_form_that_each_client_writes_itself(configs: ClientCon
         for table in value
     }
     assert found == {
+        "aider-desk": ("mcpServers", ["command", "args"]),
         "amp": ("amp.mcpServers", ["command", "args"]),
         "claude-code": ("mcpServers", ["type", "alwaysLoad", "command", "args"]),
         "copilot-cli": ("mcpServers", ["tools", "type", "command", "args"]),

@@ -16,7 +16,14 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
+from skillhouse.approval import (
+    Answer,
+    ApprovalRequest,
+    Grant,
+    GrantStore,
+    Reply,
+    content_digest,
+)
 from skillhouse.frontends.cli.person import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.presentation.question import FACT_LINES
@@ -27,6 +34,8 @@ from tests.states import state_at
 Typing = Run
 """Runs a command at a terminal on which a word is typed."""
 
+FAR = 4_102_444_800_000
+"""The year 2100, in milliseconds since 1970."""
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 
 
@@ -103,6 +112,35 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     assert run("approvals", "revoke", grant["id"][:5])[0] == 0
     assert run(*WRITE)[0] == 1
     assert run("approvals", "revoke", grant["id"])[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "patterns"),
+    [
+        ((), ["/w/b/", "git log *", "/w/a/"]),
+        (("--sort", "made"), ["/w/b/", "git log *", "/w/a/"]),
+        (("--sort", "ends"), ["git log *", "/w/a/", "/w/b/"]),
+        (("--sort", "rule"), ["git log *", "/w/a/", "/w/b/"]),
+        (("--sort", "place"), ["/w/a/", "/w/b/", "git log *"]),
+    ],
+)
+def test_standing_approvals_are_sorted_as_asked(
+    run: Run, place: Path, options: tuple[str, ...], patterns: list[str]
+) -> None:
+    store = GrantStore(place / "home/.local/state/skillhouse")
+    for action, pattern, where, ends in (
+        ("write", "/w/b/", "/w", FAR),
+        ("exec", "git log *", "/x", FAR - 2_000),
+        ("write", "/w/a/", "", FAR - 1_000),
+    ):
+        grant = Grant(action=action, pattern=pattern, place=where, expires_ms=ends)
+        store.add([grant])
+    out = run("approvals", "grants", "--json", *options)[1]
+    assert [one["pattern"] for one in json.loads(out)["grants"]] == patterns
+    code, out, _ = run("approvals", "grants", *options)
+    assert code == 0
+    for line, pattern in zip(out.splitlines(), patterns, strict=True):
+        assert pattern in line
 
 
 def test_a_person_narrows_a_lasting_yes(run: Run, typing: Typing) -> None:

@@ -22,6 +22,7 @@ CLIENTS = sorted(MEASURED)
 NOT_RUN = [name for name in profile_names() if load_profile(name).read_on]
 """Clients whose profile is from their public source."""
 LISTED_BY_SOURCE = {
+    "aider-desk": {"good", "Other"},
     "roo": {"good"},
     "cline": {"good"},
     "crush": {"good", "inner"},
@@ -126,7 +127,12 @@ def test_what_their_sources_say_is_what_the_lens_says(name: str, tmp_path: Path)
         "good/inner": "---\nname: inner\ndescription: Does.\n---\n",
     }
     home, project = tmp_path / "home", tmp_path / "project"
-    own = {"roo": "~/.roo", "cline": "~/.cline", "forgecode": "~/.forge"}
+    own = {
+        "aider-desk": "~/.aider-desk",
+        "roo": "~/.roo",
+        "cline": "~/.cline",
+        "forgecode": "~/.forge",
+    }
     root = own.get(name, ".agents")
     base = home / root[2:] if root[0] == "~" else project / root
     for place, text in texts.items():

@@ -17,7 +17,7 @@ from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.entries import row_of, write_gate_lines
 from skillhouse.audit.redaction import HIDDEN
-from skillhouse.floor import StateError, make_private, structs
+from skillhouse.floor import StateError, canonical_json, make_private, structs
 from skillhouse.house import Skillhouse, configured
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import WriteGate
@@ -134,6 +134,20 @@ def test_an_outcome_says_how_many_characters_the_tool_returned(tmp_path: Path) -
     assert (read.record.result_chars, refused.record.result_chars) == (0, 0)
     assert 0 < read.outcome.result_chars <= 50_000
     assert row_of(read)["result_chars"] == read.outcome.result_chars
+
+
+def test_a_record_says_how_many_bytes_the_arguments_had(tmp_path: Path) -> None:
+    given = {"path": "long.txt", "content": "ä" * 50_000}
+    with house_at(tmp_path, ALLOW) as house:
+        assert house.call_sync("write", given).status == "ok"
+        assert house.call_sync("exec", {"command": "rm -r x"}).status == "denied"
+        written, refused = entries(house)
+    size = len(canonical_json(given))
+    assert written.outcome is not None
+    assert written.record.argument_bytes == written.outcome.argument_bytes == size
+    assert len(str(written.record.arguments)) < size // 2
+    assert refused.record.argument_bytes == len(b'{"command":"rm -r x"}')
+    assert row_of(written)["argument_bytes"] == size
 
 
 class Late(Person):

@@ -334,10 +334,10 @@ COLUMNS = (
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
     "argument_digest outcome_id finalized_at gate_verdict hash client workspace rules_digest call "
-    "profile result_chars server model parent waited_ms"
+    "profile result_chars server model parent waited_ms argument_bytes"
 ).split()
 
-_OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")
+_OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest", "argument_bytes")
 """Columns that the outcome of a call does not change."""
 _OF_TRANSACTION = ("tx_hash", "chain_id", "block_number", "gas_used", "gas_price")
 _OF_CONFIRMATION = "required channel requested_at responded_at approved latency_ms".split()

@@ -95,6 +95,8 @@ def encode_record(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> 
     reason = draft.reason and clean_text(
         draft.reason, limit=MAX_REASON, kept=MAX_REASON, known=known
     )
+    arguments = _full_arguments(draft.arguments)
+    size = f'"argument_bytes":{len(arguments)},' if draft.arguments else ""
     front = (
         f'"version":{VERSION},"kind":{quoted(draft.kind)},'
         f'"tool":{quoted(clean_word(draft.tool, known))},'
@@ -103,7 +105,7 @@ def encode_record(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> 
         f'"channel":{quoted(clean_word(draft.channel, known))},'
         f'"status":{quoted(draft.status)},"intent":{quoted(intent)},"reason":{quoted(reason)},'
         f'"duration_ms":{draft.duration_ms},'
-        f'"argument_digest":"{_argument_digest(draft.arguments)}",'
+        f'"argument_digest":"{hashlib.sha256(arguments).hexdigest()}",{size}'
         f'"monotonic_ns":{time.monotonic_ns()},"boot":"{boot}"{_further(draft, known)}'
     ).encode()
     permissions, behind = _fitted(draft, known, MAX_LINE - _PLACE - len(front))
@@ -227,18 +229,18 @@ def summary_of(line: bytes) -> bytes:
 record_of = msgspec.json.Decoder(AuditRecord).decode
 
 
-def _argument_digest(arguments: Mapping[str, object]) -> str:
-    """Return the SHA-256 of the canonical JSON of the full arguments."""
+def _full_arguments(arguments: Mapping[str, object]) -> bytes:
+    """Return the canonical JSON of the full arguments."""
     for key, value in arguments.items():
         if type(value) not in _PLAIN or not key.isascii() or "\\" in key:
             break
     else:
         try:
-            return hashlib.sha256(_encoded(dict(arguments))).hexdigest()
+            return _encoded(dict(arguments))
         except (ValueError, OverflowError):
             # A lone surrogate, or a number of more than 64 bits.
             pass
-    return hashlib.sha256(canonical_json(_plain(arguments))).hexdigest()
+    return canonical_json(_plain(arguments))
 
 
 def _fitted(draft: AuditDraft, known: KnownSecrets, room: int) -> tuple[bytes, bytes]:

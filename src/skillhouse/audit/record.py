@@ -185,6 +185,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     waited_ms: int = 0
     """From when a call came to when it began: for decisions, a person, the workspace and the log;
     in the outcome, and 0 where nothing ran."""
+    argument_bytes: int = 0
+    """Bytes of that JSON of the full arguments of which `argument_digest` is; 0 without any."""
 
 
 AuditDraft = AuditRecord
@@ -192,7 +194,7 @@ AuditDraft = AuditRecord
 the fields of `SEAL`."""
 SEAL = frozenset(
     "id seq ts version argument_digest prev hash preview_digest monotonic_ns boot "
-    "is_summary server".split()
+    "is_summary server argument_bytes".split()
 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json as json_text
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.answers.approvals import (
     PairedDeviceAnswer,
@@ -45,6 +45,7 @@ _EXAMPLES = """examples:
   skillhouse approvals approve 3fa9 --yes --token TOKEN   for a script; the page gives the token
   skillhouse approvals deny 3fa9 --message "write it to notes/ instead"
   skillhouse approvals grants
+  skillhouse approvals grants --sort ends    the first to end comes first
   skillhouse approvals scripts
   skillhouse approvals revoke 81c0
   skillhouse approvals pair phone            prints the secret of the device, once
@@ -64,6 +65,13 @@ _COLOURS = {
     "denied": "red",
     "expired": "dim",
 }
+_GRANT_ORDERS: Mapping[str, Callable[[Grant], Any]] = {
+    "made": lambda _: 0,
+    "ends": lambda grant: grant.expires_ms,
+    "rule": lambda grant: (grant.action, grant.pattern),
+    "place": lambda grant: grant.place,
+}
+"""What standing approvals are sorted by; equal ones stay in the order in which they are kept."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +111,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     deny = verbs.add_parser("deny", help="deny")
     deny.add_argument("--message", default="", metavar="TEXT", help="message for the agent")
     grants = verbs.add_parser("grants", help="list the standing approvals")
+    grants.add_argument(
+        "--sort",
+        choices=list(_GRANT_ORDERS),
+        default="made",
+        help="the oldest first (default), or by when they end, by what they allow, or by where",
+    )
     scripts = verbs.add_parser("scripts", help="list the approved scripts")
     revoke = verbs.add_parser("revoke", help="revoke a standing approval or an approved script")
     for parser_of_verb in (show, approve, deny, revoke):
@@ -122,7 +136,7 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _change_devices(house, options, terminal)
         if options.verb == "grants":
             return terminal.listing(
-                house.approvals.listed_grants(),
+                sorted(house.approvals.listed_grants(), key=_GRANT_ORDERS[options.sort]),
                 lambda one: one,
                 lambda grant: f"{grant.id}  {one_line(_words(grant))}",
                 name="grants",

@@ -33,10 +33,10 @@ A coding agent starts the server itself and talks to it over stdin and stdout; d
 says what it gets. What needs approval waits: answer it with `skillhouse approvals` or on the page
 of `skillhouse up`, and the agent repeats the call.
 
-Clients: amp, claude-code, codex, copilot-cli, copilot-vscode (or vscode), cursor, forgecode,
-gemini-cli, kimi-code-cli (or kimi), opencode-cli, pochi, qwen-code, windsurf, zed. Comments in
-their files stay, and an entry that we did not write is left alone; `status --fix` replaces its
-program where that is not safe.
+Clients: aider-desk, amp, claude-code, codex, copilot-cli, copilot-vscode (or vscode), cursor,
+forgecode, gemini-cli, kimi-code-cli (or kimi), opencode-cli, pochi, qwen-code, windsurf, zed.
+Comments in their files stay, and an entry that we did not write is left alone; `status --fix`
+replaces its program where that is not safe.
 Servers are named in [[mcp_servers]] of the configuration.
 """
 

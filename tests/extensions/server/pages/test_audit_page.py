@@ -142,6 +142,12 @@ def test_a_call_is_shown_with_how_long_it_waited_and_ran(house: Skillhouse, clie
     assert "7 ms, after 1,200 ms of waiting" in Page(client.get(link).text).text
 
 
+def test_a_call_is_shown_with_the_size_of_its_arguments(house: Skillhouse, client: TestClient):
+    house.call_sync("read", {"path": "a" * 4_000})
+    (link,) = records_on(client, "/audit?tool=read")
+    assert "Size of the arguments4,011 bytes" in Page(client.get(link).text).text
+
+
 def test_a_log_that_cannot_be_read_is_said_so_on_the_page(house: Skillhouse, client: TestClient):
     house.call_sync("read", {"path": "a.txt"})
     house.audit_log.path.with_name("audit.jsonl.key").unlink()
