@@ -112,7 +112,7 @@ def test_an_exact_rule_is_not_widened_by_what_the_parser_lost() -> None:
         ("cat <<E\n$X\nE", None),
         ("cat <<E\na", None),
         ("cat <<-E\n\ta\nE", None),
-        ("echo $? \"<$?>\" ", ("$?", "<$?>")),
+        ('echo $? "<$?>" ', ("$?", "<$?>")),
         ("ls; rm $?", None),
         ("ls; $?", None),
         ("ls > $?", None),

@@ -434,7 +434,7 @@ class _PlainReader:
 
     def _end_pipeline(self, joined: Joined) -> None:
         pipeline, first = self._pipeline, self._pipeline[0]
-        if len(pipeline) > 1 and any(word.tells_status for one in pipeline for word in one.words):
+        if len(pipeline) > 1 and any(word.holds_status for one in pipeline for word in one.words):
             raise NeedsShellError("an exit code in a pipe")
         if self._sets_exits(pipeline, joined):
             self._codes.succeeded()

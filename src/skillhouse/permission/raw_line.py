@@ -142,7 +142,7 @@ class Word(Struct, frozen=True):
     """As a file name pattern, when it has wildcards: literal characters are in brackets."""
     tilde: bool = False
     """Whether it has a home directory that is not known here."""
-    tells_status: bool = False
+    holds_status: bool = False
     """Whether each `$?` and `${PIPESTATUS[N]}` in it is what a command before ended with."""
 
 
@@ -178,8 +178,8 @@ class _Decoder:
     ) -> None:
         self._source = source
         self._value = value
-        self._may_tell = status
-        self._told = 0
+        self._may_hold = status
+        self._statuses = 0
         """How many exit codes are in it."""
         self._text: list[str] = []
         self._pattern: list[str] = []
@@ -194,13 +194,13 @@ class _Decoder:
                 return None
             at = step
         text = "".join(self._text)
-        if self._told and (self._is_pattern or len(_STATUS.findall(text)) != self._told):
+        if self._statuses and (self._is_pattern or len(_STATUS.findall(text)) != self._statuses):
             return None  # A quoted `$?` is text, and would look the same.
         return Word(
             text,
             "".join(self._pattern) if self._is_pattern else "",
             tilde=source.startswith("~") or _has_later_tilde(source),
-            tells_status=self._told > 0,
+            holds_status=self._statuses > 0,
         )
 
     def _literal(self, text: str) -> None:
@@ -250,8 +250,8 @@ class _Decoder:
     def _dollar(self, at: int, ordinary: str) -> int:
         """Take a variable, or a `$` that begins none, being before an ordinary character."""
         found = _VARIABLE.match(self._source, at)
-        if self._may_tell and (code := _STATUS.match(self._source, at)):
-            self._told += 1
+        if self._may_hold and (code := _STATUS.match(self._source, at)):
+            self._statuses += 1
             self._literal(code[0])
             return code.end()
         if found is None:

@@ -107,7 +107,7 @@ class CommandJudge:
             patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
             environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
             redirects=tuple(one for pair in redirects for one in pair),
-            statuses=tuple(at for at, word in enumerate(raw.words) if word.tells_status),
+            statuses=tuple(at for at, word in enumerate(raw.words) if word.holds_status),
         )
         verdict.remarks += pattern_remarks(raw.words, guarded)
         return verdict
