@@ -113,6 +113,8 @@ def test_a_mend_that_is_another_one_by_now_is_refused_with_a_reason(
     page: Any, served: tuple[Locations, str, str]
 ):
     places, root, _ = served
+    # Two changes of one kind would be folded into one.
+    write_skill(places.home / ".agents/skills/mail")
     file = places.home / ".agents/skills/late/SKILL.md"
     write_skill(file.parent)
     file.write_text(MISREAD.replace("mail", "late"))
