@@ -24,7 +24,9 @@ def lines(server: Server, path: str) -> list[dict[str, Any]]:
     """Return the lines of the log about a path, once there are some."""
 
     def found() -> list[dict[str, Any]]:
-        text = (server.directory / "requests.jsonl").read_text("ascii")
+        file = server.directory / "requests.jsonl"
+        # A line is written once its answer is out, and the first one makes the file.
+        text = file.read_text("ascii") if file.exists() else ""
         read = [json.loads(line) for line in text.splitlines()]
         return [one for one in read if one["path"] == path]
 
