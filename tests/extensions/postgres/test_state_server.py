@@ -322,7 +322,8 @@ def test_what_uses_a_state_after_its_close_leaves_no_connection(
             server.stamp()
     assert late.connection.closed
     assert server.watch is None
-    with psycopg.connect(state_url) as other:
+    # Within one transaction a server shows its connections as they were at the first look.
+    with psycopg.connect(state_url, autocommit=True) as other:
         until(lambda: other.execute(CONNECTED).fetchone() == (0,))
 
 
