@@ -209,7 +209,8 @@ def later(
             break
         spent += waiting.pop(name).seconds
     reached = count(union([have, *(u.lines for n, u in mine.items() if n not in waiting)]))
-    print(f"./x test: {spent:.0f} s in tests, {reached / everything:.1%} of {everything} lines")
+    said = f"{spent:.0f} s in tests, {reached / everything:.1%} of {everything} lines"
+    print(f"up to {seconds:.0f} s: {said}")
     return sorted(waiting)
 
 

@@ -22,6 +22,7 @@ from skillhouse.permission.environment import (
 from skillhouse.permission.plan import Joined, RedirectKind
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
+    STATUS,
     NeedsShellError,
     RawCommand,
     RawRedirect,
@@ -42,16 +43,15 @@ REDIRECTS_MAX = 64
 
 _BLANKS = regex(r"[ \t]*")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_STATUS = r"\$\? | \$\{PIPESTATUS\[[0-9]\]\}"
 _QUOTED = rf"""
     '[^']*+'
     | \\[^\n]
     | \$'(?:[^'\\]|\\.)*+'
-    | "(?: [^"\\`$] | \\. | {_STATUS} | \${_NAME} | \$\{{{_NAME}\}}
+    | "(?: [^"\\`$] | \\. | {STATUS} | \${_NAME} | \$\{{{_NAME}\}}
          | \$(?=["\ /.,:;=+%\]|)&<>}}^~]) )*+"
 """
 _WORD = regex(
-    rf"""(?: [^ \t\n|&;<>()'"`\\$]++ | {_QUOTED} | {_STATUS} | \${_NAME} | \$\{{{_NAME}\}}
+    rf"""(?: [^ \t\n|&;<>()'"`\\$]++ | {_QUOTED} | {STATUS} | \${_NAME} | \$\{{{_NAME}\}}
          | \$(?=[ \t\n|&;<>)]|\Z) )++""",
     re.VERBOSE | re.DOTALL,
 )

@@ -353,9 +353,9 @@ def read_pandoc(meaning: CommandMeaning) -> None:
 
 
 LANGUAGES: Mapping[str, Callable[[CommandMeaning], None]] = {
+    "api_path": read_api_path,
     "awk": read_awk,
     "jq": read_jq,
-    "api_path": read_api_path,
     "jq_option": read_jq_option,
     "pandoc": read_pandoc,
     "sed": read_sed,

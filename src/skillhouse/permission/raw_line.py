@@ -126,7 +126,9 @@ _WILDCARDS = frozenset("*?[")
 _BRACKET = regex(r"\[!?[A-Za-z0-9_.-]+\]")
 _LITERAL_BRACE = regex(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
 _VARIABLE = regex(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-_STATUS = regex(r"\$\?|\$\{PIPESTATUS\[[0-9]\]\}")
+STATUS = r"\$\?|\$\{PIPESTATUS\[[0-9]\]\}"
+"""The exit code of what ran before, as it is written."""
+_STATUS = regex(STATUS)
 _ASSIGNING = regex(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ANSI = regex(r"\$'((?:[^'\\]|\\.)*+)'", re.DOTALL)
@@ -249,11 +251,11 @@ class _Decoder:
 
     def _dollar(self, at: int, ordinary: str) -> int:
         """Take a variable, or a `$` that begins none, being before an ordinary character."""
-        found = _VARIABLE.match(self._source, at)
         if self._may_hold and (code := _STATUS.match(self._source, at)):
             self._statuses += 1
             self._literal(code[0])
             return code.end()
+        found = _VARIABLE.match(self._source, at)
         if found is None:
             if self._source[at + 1 : at + 2] not in ordinary:
                 return -1

@@ -33,7 +33,7 @@ def main() -> int:
     return statuses[-1]
 
 
-def run_pipeline(commands: list[Any], before: Sequence[int] = (0,)) -> list[int]:
+def run_pipeline(commands: list[Any], before: Sequence[int]) -> list[int]:
     """Start all commands, each reading what the one before writes, and return their statuses.
 
     `before` are those of the pipeline that ran before.
