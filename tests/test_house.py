@@ -320,6 +320,25 @@ def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
     }
 
 
+@pytest.mark.slow
+def test_a_warm_list_loads_none_of_what_takes_long_and_msgspec_without_its_extra(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    statement = (
+        "import contextlib, io; from skillhouse.frontends.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()): main(['list'])"
+    )
+    fresh_modules(statement)  # It fills the cache.
+    loaded = fresh_modules(statement)
+    late = {"typing_extensions", "inspect", "shutil", "bz2", "socket", "secrets", "hashlib"}
+    assert loaded & {*late, "difflib", "getpass"} == set()
+    # Whoever needs it later has it.
+    after = fresh_modules(f"{statement}\nimport typing_extensions")
+    assert after & late == {"typing_extensions", "inspect"}
+
+
 def call_statement(tool: str, arguments: dict[str, object]) -> str:
     words = ["call", tool, "--args", json.dumps(arguments)]
     return (

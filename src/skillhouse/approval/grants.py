@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,6 +32,11 @@ from skillhouse.store import (
 
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions without standing approvals; only a rule of the user may let a session key sign."""
+
+
+def _new_id() -> str:
+    """Return eight bytes of chance in hexadecimal (as `secrets`, which every start would load)."""
+    return os.urandom(8).hex()
 
 
 class Grant(PartialStruct, frozen=True, kw_only=True):
@@ -179,7 +184,7 @@ class GrantStore:
 
     def add_session(self, grants: Sequence[Grant]) -> bool:
         """Keep grants of sessions for every server of the state; False while all is stopped."""
-        rows = [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in grants]
+        rows = [asdict(replace(one, id=one.id or _new_id())) for one in grants]
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             # INVARIANT: in one transaction. A stop ends those that it finds, and no call that it
             # ended is to leave another one behind.
@@ -240,7 +245,7 @@ class GrantStore:
             connection.execute(
                 "INSERT INTO notice (name, text) VALUES ('sessions-ended', ?) "
                 "ON CONFLICT (name) DO UPDATE SET text = excluded.text",
-                (secrets.token_hex(8),),
+                (_new_id(),),
             )
 
     def revoke_session(self, grant_id: str) -> str | None:
@@ -267,7 +272,7 @@ def insert_grants(connection: StateConnection, grants: Sequence[Grant]) -> None:
         ":expires_ms, :device, :device_name) "
         "ON CONFLICT (action, pattern, place, skill_digest, user_name, agent, device) DO UPDATE "
         "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
-        [asdict(replace(grant, id=grant.id or secrets.token_hex(8))) for grant in grants],
+        [asdict(replace(grant, id=grant.id or _new_id())) for grant in grants],
     )
 
 
@@ -359,7 +364,7 @@ class ScriptStore:
 
     def add(self, scripts: Sequence[ApprovedScript]) -> None:
         """Keep approvals, beside those of earlier bytes of the same path."""
-        rows = [asdict(replace(one, id=one.id or secrets.token_hex(8))) for one in scripts]
+        rows = [asdict(replace(one, id=one.id or _new_id())) for one in scripts]
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.executemany(
                 f"INSERT INTO approved_script ({_SCRIPT_COLUMNS}) "  # noqa: S608 - a constant.

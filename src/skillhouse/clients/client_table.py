@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -257,6 +256,8 @@ def is_installed(profile: Profile, places: Locations) -> bool:
     """
     if not profile.programs and not profile.traces:
         return True
+    import shutil  # noqa: PLC0415 - it loads three packers; a list of skills asks for no client.
+
     path = places.environment.get("PATH", os.defpath)
     if any(shutil.which(program, path=path) for program in profile.programs):
         return True

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from typing import Any, NewType, TypeVar
+from typing import TYPE_CHECKING, Any, NewType, TypeVar
 
 import msgspec
 
 from skillhouse.floor.errors import DecodeError
 
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
 Digest = NewType("Digest", str)
+
+
+def sha256(data: bytes = b"") -> HASH:
+    """Return a hasher of FIPS 180-4 that has taken `data`.
+
+    OpenSSL is loaded with the first: a list of skills needs none.
+    """
+    import hashlib  # noqa: PLC0415 - see above.
+
+    return hashlib.sha256(data)
 
 
 def digest(data: bytes) -> Digest:
@@ -20,11 +32,13 @@ def digest(data: bytes) -> Digest:
     >>> digest(b"")[:15]
     'sha256:e3b0c442'
     """
-    return Digest("sha256:" + hashlib.sha256(data).hexdigest())
+    return Digest("sha256:" + sha256(data).hexdigest())
 
 
 def file_digest(path: str | os.PathLike[str]) -> Digest:
     """Return the digest of a file's bytes, which are read in pieces; OSError as of `open`."""
+    import hashlib  # noqa: PLC0415 - as above.
+
     with open(path, "rb") as file:
         return Digest("sha256:" + hashlib.file_digest(file, "sha256").hexdigest())
 

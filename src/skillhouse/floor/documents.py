@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -73,6 +72,8 @@ def toml_table(data: bytes | str) -> dict[str, Any]:
         DocumentError: it is no TOML in UTF-8, has a NUL, a number that is not finite, a dotted key
             of more than `KEY_PARTS_MAX` parts, or more than `DEPTH_MAX` levels.
     """
+    import tomllib  # noqa: PLC0415 - whoever has no configuration reads none.
+
     text = _text(data, "TOML")
     line = _line_of_long_key(text)
     if line is not None:

@@ -9,7 +9,7 @@ fault for an allow.
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from pathlib import Path, PurePath
 from traceback import walk_tb
 from types import TracebackType
@@ -27,7 +27,7 @@ class InternalFaultError(SkillhouseError):
     code = "internal-fault"
 
     def __init__(self, error: BaseException) -> None:
-        self.report = secrets.token_hex(4)
+        self.report = os.urandom(4).hex()
         """What the fault is called in the log, and in the name of its report."""
         place = fault_place(error.__traceback__)
         where = f" at {place}" if place else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import signal
 import threading
 import time
@@ -24,7 +23,7 @@ SERVER_NAME = regex("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a server may be called: a name of a host, or of a pod."""
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PROCESS = secrets.token_hex(16)
+_PROCESS = os.urandom(16).hex()
 
 
 def seconds_of(text: str, *, units: str, digits: int) -> int | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 from collections.abc import Iterable
 
+from skillhouse.floor.digests import sha256
 from skillhouse.floor.errors import WireNameError
 from skillhouse.floor.regex import regex
 
@@ -33,7 +32,7 @@ def wire_name(skill: str, tool: str) -> str:
         and not _OUTSIDE.search(plain)
     ):
         return plain
-    mark = hashlib.sha256(f"{skill}:{tool}".encode("utf-8", "surrogatepass")).hexdigest()
+    mark = sha256(f"{skill}:{tool}".encode("utf-8", "surrogatepass")).hexdigest()
     parts = [_OUTSIDE.sub("_", part[:_PART_MAX]) for part in (skill, tool)]
     return f"{parts[0]}__{parts[1]}_{mark[:_HASH_DIGITS]}"
 
@@ -63,6 +62,8 @@ def nearest(word: str, known: Iterable[str], *, limit: int = 3) -> tuple[str, ..
     >>> nearest("serach", ["list", "search", "show"])
     ('search',)
     """
+    import difflib  # noqa: PLC0415 - only what is not known is compared.
+
     by_fold = {candidate.casefold(): candidate for candidate in sorted(known)}
     close = difflib.get_close_matches(word.casefold(), by_fold, n=limit, cutoff=0.6)
     return tuple(by_fold[fold] for fold in close)

@@ -5,7 +5,6 @@ What programs leave in a directory of someone else's is no part of a tree; its o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -16,7 +15,7 @@ from typing import NewType
 
 from msgspec import Struct
 
-from skillhouse.floor.digests import canonical_json
+from skillhouse.floor.digests import canonical_json, sha256
 from skillhouse.floor.errors import TreeError
 from skillhouse.floor.paths import descriptor, is_utf8
 from skillhouse.floor.regex import regex
@@ -209,7 +208,7 @@ class Tree(PartialStruct, frozen=True, kw_only=True):
             {"mode": one.mode, "path": one.path, "sha256": one.sha256, "size": one.size}
             for one in self.files
         ]
-        return TreeDigest("skilltree1:" + hashlib.sha256(canonical_json(listed)).hexdigest())
+        return TreeDigest("skilltree1:" + sha256(canonical_json(listed)).hexdigest())
 
     @property
     def size(self) -> int:
@@ -363,7 +362,7 @@ def _files(
 
 def _read(path: str, left: int) -> tuple[str, int, str]:
     """Return (mode, size, SHA-256) of a file, of which at most one byte over `left` is read."""
-    hasher = hashlib.sha256()
+    hasher = sha256()
     size = 0
     with descriptor(os.open(path, _FLAGS)) as handle:
         mode = os.fstat(handle).st_mode

@@ -361,12 +361,17 @@ class AgentView:
         if exposure == "search":
             return nothing.marks(self.listable, nothing, can_search=can_search)
         usual = self.tool_catalog(None) if exposure == "tool" else self.catalog()
-        return usual.marks(self.listable, self.over_mcp() or nothing, can_search=can_search)
+        return usual.marks(self.listable, self.marked_over_mcp or nothing, can_search=can_search)
 
     def code_mark(self, directory: Path) -> str:
         """Return how the model hears of a skill of code alone, of which it has tools."""
         files = {skill.directory: skill.file for skill in self.code_skills}
         return self.marks[files[directory]] if directory in files else AS_TOOLS
+
+    @once
+    def marked_over_mcp(self) -> Catalog | None:
+        """`over_mcp` as `marks` has it."""
+        return self.over_mcp()
 
     def over_mcp(self) -> Catalog | None:
         """Return the list that an MCP client gets; None where that has none."""

@@ -384,7 +384,7 @@ def view_notes(view: AgentView) -> list[str]:
     exposure = view.profile.catalog.exposure
     if exposure == "search":
         return []
-    in_tool = view.over_mcp() if exposure == "tool" else None
+    in_tool = view.marked_over_mcp if exposure == "tool" else None
     return catalog_notes(view, len(view.catalog().omitted), len(in_tool.omitted) if in_tool else 0)
 
 

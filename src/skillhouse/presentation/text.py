@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -155,7 +154,9 @@ def cut_middle(text: str, columns: int) -> str:
     return head + kept
 
 
-_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}\b")
+_DIGEST_LEAST = 40
+"""Digits of a digest; most texts have no word of so many signs, which is seen sooner."""
+_DIGEST = regex(r"\b([0-9a-f]{8})[0-9a-f]{32,}\b")
 
 
 def fitted(text: str, columns: int) -> str:
@@ -166,7 +167,8 @@ def fitted(text: str, columns: int) -> str:
     """
     if width_of(text) <= columns:
         return text
-    text = _DIGEST.sub(r"\1…", text)
+    if max(map(len, text.split()), default=0) >= _DIGEST_LEAST:
+        text = _DIGEST.sub(r"\1…", text)
     if text.count("/") < 2:
         # Most texts have no path.
         return cut(text, columns)

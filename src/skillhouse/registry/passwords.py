@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import secrets
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -103,6 +101,8 @@ def ask_password(prompt: str, *, instead: str = INSTEAD) -> bytes:
         handle = os.open("/dev/tty", os.O_RDWR) if os.name == "posix" else -1
         if handle >= 0:
             os.close(handle)
+        import getpass
+
         return getpass.getpass(prompt).encode()
     except EOFError:
         raise SignerError("no-password", "nothing was typed") from None
@@ -154,7 +154,7 @@ def checked_keyring(keyring: Keyring) -> Keyring:
 def keyring_secret(keyring: Keyring, store_id: str, *, create: bool = False) -> bytes:
     """Return the random secret that the OS keyring keeps for a keystore, or "no-password"."""
     if create:
-        keyring.set_password(SERVICE, store_id, secrets.token_hex(32))
+        keyring.set_password(SERVICE, store_id, os.urandom(32).hex())
     password = keyring.get_password(SERVICE, store_id)
     if not password:
         raise SignerError("no-password", "the OS keyring has no secret for this keystore")

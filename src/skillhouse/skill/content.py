@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import stat
@@ -29,6 +28,7 @@ from skillhouse.floor import (
     is_sealed,
     is_secret_file,
     open_beneath,
+    sha256,
     target_problem,
     tree_digest,
 )
@@ -158,7 +158,7 @@ def followed_digest(skill: Skill, links: SkillLinks | None = None) -> str:
     listed += [
         {"path": one.relative, "refused": _within(one.real, tree)} for one in sorted(refused)
     ]
-    return "linkedtree1:" + hashlib.sha256(canonical_json(listed)).hexdigest()
+    return "linkedtree1:" + sha256(canonical_json(listed)).hexdigest()
 
 
 def _within(path: str, tree: str) -> str:

@@ -78,7 +78,8 @@ def read_invocation(skill: Skill, extensions: Extensions) -> Invocation:
     """
     wanted = _wanted(extensions)
     # Looked for as bytes first: few of thousands have such a field, and decoding all takes long.
-    if not any(field.encode() in skill.packed_fields for field in wanted):
+    packed = skill.packed_fields
+    if not any(field in packed for field in _as_bytes(wanted)):
         return _NOTHING_SAID
     try:
         fields = skill.frontmatter.fields
@@ -138,6 +139,11 @@ def relative_file(path: str, project: Path) -> str | None:
     if not given.is_absolute():
         return given.as_posix()
     return given.relative_to(project).as_posix() if given.is_relative_to(project) else None
+
+
+@lru_cache(maxsize=64)
+def _as_bytes(fields: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(field.encode() for field in fields)
 
 
 def _wanted(extensions: Extensions) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -176,6 +177,7 @@ def _run(arguments: list[str]) -> int:
         from skillhouse.frontends.cli.candidates import complete
 
         return complete(arguments[1:])
+    _load_msgspec()
     terminal = _terminal()
     error: Exception | None
     # A stop is given whatever its reason says.
@@ -195,6 +197,21 @@ def _run(arguments: list[str]) -> int:
         # INVARIANT: with --json, stdout holds one JSON object, also of what is refused.
         terminal.json(error_answer(error, terminal.last_error, exit_code=code))
     return code
+
+
+def _load_msgspec() -> None:
+    """Load msgspec as where `typing_extensions` is not installed: a fifth less to load for `list`.
+
+    What it takes from there is in `typing` as well, without `inspect`.
+    """
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    # For `import` this is "not there".
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # No module, as it says.
+    try:
+        importlib.import_module("msgspec")
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 class _UnknownVerbError(Exception):

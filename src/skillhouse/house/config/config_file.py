@@ -172,6 +172,9 @@ def _read_table(path: Path, given: bytes | None = None) -> tuple[bytes, dict[str
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
+    if not table:
+        # Most homes have no file, and what reads one takes time to make.
+        return Settings()
     refuse_unknown_keys(table, path)
     try:
         written = with_each_pattern(table, path) if table.keys() & RULED else table

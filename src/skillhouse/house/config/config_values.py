@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
@@ -502,7 +501,11 @@ class Config(PartialStruct, frozen=True, kw_only=True):
     def shown_server(self) -> str:
         """The name by which other servers, and people, know this one: `server_name`, or that of the
         machine where it is not set."""
-        return self.server_name or socket.gethostname()
+        if self.server_name:
+            return self.server_name
+        import socket  # noqa: PLC0415 - a list of skills names no server.
+
+        return socket.gethostname()
 
     def tool_lists(self, agent: str) -> tuple[tuple[str, ...], ...]:
         """Return the lists of an agent's tools; it is offered what each of them names."""

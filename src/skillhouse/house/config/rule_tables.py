@@ -9,7 +9,6 @@ only spare a file this test of its own rules.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse import permission
-from skillhouse.floor import ConfigError, shaped
+from skillhouse.floor import ConfigError, sha256, shaped
 from skillhouse.house.config.config_values import Settings
 from skillhouse.permission import Layer, Rule, matches
 
@@ -129,7 +128,7 @@ class TriedExamples:
 
 
 def _key(content: bytes) -> str:
-    made = hashlib.sha256(content)
+    made = sha256(content)
     directory = Path(permission.__file__).parent
     for place in (directory, directory / "grammars"):
         for name, size, changed in _stamps(place):
