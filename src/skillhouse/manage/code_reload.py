@@ -82,7 +82,9 @@ async def reload_code(
     tools = [tool for tool in every if isinstance(tool, SkillCodeTool)]
     later = house.view(agent).deferred
     loaded: tuple[LoadedCode, ...] = ()
-    with house.services.enforcement.tier_gate.running() as running:
+    gate = house.services.enforcement.tier_gate
+    await gate.forget_lifted()
+    with gate.running() as running:
         if not running.stopped():
             loaded = await load_code(
                 house,

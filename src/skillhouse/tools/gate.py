@@ -208,6 +208,7 @@ class Gate:
         wrong = self._tools.argument_fault(tool, call.arguments)
         if wrong:
             return ToolResult(content=wrong, status="error")
+        await self._tiers.forget_lifted()
         with self._tiers.running() as running:
             state = CallState(CallContext(call=call), self._tiers.account(), running)
             async with state.holding:

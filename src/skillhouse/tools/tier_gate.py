@@ -21,6 +21,7 @@ from anyio.from_thread import start_blocking_portal
 from msgspec import Struct, field
 
 from skillhouse.floor import StateError
+from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.emergency_stop import OwnLine
@@ -83,6 +84,14 @@ class TierGate:
 
     def close(self) -> None:
         self._running.close()
+
+    async def forget_lifted(self) -> None:
+        """Take away the file of a stop that was lifted at another server, before a call is entered.
+
+        What looks while calls run looks at the file alone, and would end this one for that stop.
+        """
+        if self._tiers is not None and self._tiers.must_end():
+            await in_thread(self.refusals)
 
     def stopped(self) -> TierVerdict | None:
         """Return the refusal of a call that does more than read; None where it may go on."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+import anyio
 import psycopg
 import pytest
 from tests.extensions.postgres.state_servers import new_database, served
@@ -18,6 +20,7 @@ from skillhouse.store import STATE_FILE, forget_state
 from skillhouse.tiers import TierEngine
 from skillhouse.tiers.emergency_stop import READY, STOPPED, StopNotice
 from skillhouse.tiers.tier_engine import TERMINAL
+from skillhouse.tools.tier_gate import LOOK_SECONDS, TierGate
 
 pytestmark = [pytest.mark.slow, pytest.mark.file_state]
 
@@ -61,6 +64,26 @@ def test_a_resume_at_one_server_lifts_the_file_of_another(machine: Machine) -> N
     # At its next call, also of a process that was not there when it was lifted.
     assert machine("a").begin("") == ""
     assert (first.stopped_reason, file_of(first), file_of(second)) == ("", READY, READY)
+
+
+def test_a_call_after_a_resume_elsewhere_is_not_ended_for_that_stop(machine: Machine) -> None:
+    first, second = machine("a"), machine("b")
+    first.stop("anna", "a drill")
+    assert second.resume("mika", TERMINAL)
+    gate = TierGate(first)
+
+    async def called(*, forgets: bool) -> str:
+        if forgets:
+            await gate.forget_lifted()
+        with gate.running() as running:
+            # What it decides on takes long, and who looks for a stop meanwhile asks no database.
+            await anyio.sleep(3 * LOOK_SECONDS)
+        return running.reason
+
+    assert anyio.run(partial(called, forgets=False)) == "a drill (by anna)"
+    assert file_of(first) == STOPPED
+    assert anyio.run(partial(called, forgets=True)) == ""
+    assert file_of(first) == READY
 
 
 def test_a_server_that_was_away_during_the_resume_goes_on_when_it_is_back(
