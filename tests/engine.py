@@ -7,6 +7,7 @@ of the firewall. The base image is made from Debian's packages, since no registr
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -168,14 +169,34 @@ def engine() -> Iterator[Engine | str]:
     if why := missing():
         yield why
         return
-    # A socket's path has at most 107 bytes.
-    base = Path(KEPT or tempfile.mkdtemp(prefix="skillhouse-engine-"))
-    base.mkdir(exist_ok=True)
-    found = Engine(base)
-    try:
-        yield found.start() or found
-    finally:
-        found.stop()
+    with _only_one():
+        # A socket's path has at most 107 bytes.
+        base = Path(KEPT or tempfile.mkdtemp(prefix="skillhouse-engine-"))
+        base.mkdir(exist_ok=True)
+        found = Engine(base)
+        try:
+            yield found.start() or found
+        finally:
+            found.stop()
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    """Wait until no other engine is in this network.
+
+    An engine puts back the firewall as it found it, without the rules that another made since.
+    """
+    with socket.socket(socket.AF_UNIX) as held:
+        while True:
+            try:
+                # A name of the network and of no file system (unix(7)).
+                held.bind("\0skillhouse-test-engine")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                time.sleep(1)
+        yield
 
 
 class Composed:

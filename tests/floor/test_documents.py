@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from skillhouse.floor.documents import DEPTH_MAX, DocumentError, json_value, toml_table
 
 DEEP = '{"a":' + "[" * 5_000 + "]" * 5_000 + "}"
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_characters="\0")),
-    lambda inner: (
-        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_characters="\0")), inner)
-    ),
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     max_leaves=20,
 )
 
