@@ -15,7 +15,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.sandbox import SandboxError, SandboxProfile, ToolFinder, Toolset, ToolSettings
 from skillhouse.sandbox.run_options import check_argv
 from skillhouse.tools import ToolResult
-from tests.harness import Need
+from tests.harness import Need, ran
 from tests.house.places import make_places, write_skill
 from tests.tools.houses import Person
 
@@ -163,6 +163,41 @@ def test_an_environment_shows_no_more_than_an_interpreter(place: Place) -> None:
     assert not any(tools.shows(str(place.home / name)) for name in secrets)
 
 
+def test_of_an_environment_elsewhere_its_packages_are_shown_and_nothing_beside(
+    place: Place,
+) -> None:
+    """Poetry, pipenv and virtualenvwrapper keep them in places that no table names."""
+    venv = place.home / ".local/share/virtualenvs/app-x1"
+    for name in ("bin/tool", "lib/python3/site-packages/mod.py", "etc/token", ".env", "src/mine"):
+        program(venv / name)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    place.path.append(str(venv / "bin"))
+    tools = place.tools()
+    assert tools.path == (str(venv / "bin"), "/usr/bin")
+    for name in ("bin/tool", "lib/python3/site-packages/mod.py", "pyvenv.cfg"):
+        assert tools.shows(str(venv / name)), name
+    for name in ("etc/token", ".env", "src/mine"):
+        assert not tools.shows(str(venv / name)), name
+
+
+@pytest.mark.parametrize("above", ["", "work", "open"])
+def test_what_only_says_that_it_is_an_environment_shows_nothing_more(
+    place: Place, above: str
+) -> None:
+    """A home, what holds the workspace, and what others may change are none."""
+    venv = place.home / above if above == "open" else place.root.parent
+    if not above:
+        venv = place.home
+    for name in ("bin/tool", "lib/secret", "share/notes"):
+        program(venv / name)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    if above == "open":
+        venv.chmod(0o777)
+    place.path.append(str(venv / "bin"))
+    tools = place.tools()
+    assert not any(tools.shows(str(venv / name)) for name in ("lib/secret", "share/notes"))
+
+
 def test_a_version_file_names_nothing_but_a_version(place: Place) -> None:
     program(place.home / ".pyenv/shims/python")
     program(place.home / ".pyenv/versions/3.12.1/bin/python")
@@ -279,6 +314,25 @@ def test_a_link_of_path_into_the_workspace_is_a_script_of_it(desk: Desk, tmp_pat
     assert desk.run("tool x").content.startswith("planted\n")
     program(desk.root / "tool", "#!/bin/sh\necho other\n")
     assert desk.run("tool x").status == "denied"
+
+
+@pytest.mark.slow
+def test_programs_of_an_environment_elsewhere_have_its_packages(tmp_path: Path, need: Need) -> None:
+    need(shutil.which("bwrap"), "no bubblewrap")
+    venv = tmp_path / "home/.cache/envs/app"
+    ran(["/usr/bin/python3", "-m", "venv", "--without-pip", str(venv)], check=True)
+    [packages] = venv.glob("lib/python3*/site-packages")
+    (packages / "tides.py").write_text("HEIGHT = 3\n")
+    program(venv / "bin/tide", f"#!{venv}/bin/python\nimport tides\nprint(tides.HEIGHT)\n")
+    rules = [
+        Rule(effect=Effect.ALLOW, action="exec", pattern=one, unbound=True)
+        for one in ("python -c *", "tide *")
+    ]
+    desk = Desk(tmp_path, {"PATH": f"{venv}/bin:/usr/bin"}, *rules)
+    with desk.house:
+        assert desk.run("tide").content.startswith("3\n")
+        exact = "python -c 'import tides, sys; print(tides.HEIGHT, sys.prefix)'"
+        assert desk.run(exact, Answer.ONCE).content.startswith(f"3 {venv}\n")
 
 
 @pytest.mark.slow

@@ -33,6 +33,8 @@ PATH_MAX = 128
 
 PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
 """Of an installed version, what programs need: not `etc`, where npm and others have settings."""
+_VENV_FILE = "pyvenv.cfg"
+"""What makes a directory a virtual environment (PEP 405)."""
 _HARMLESS = frozenset((*PARTS, "man", "LICENSE", "README.md", "CHANGELOG.md", "BUILD", "sbin"))
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _VENVS = (".venv", "venv", "env", ".virtualenv")
@@ -261,6 +263,10 @@ class ToolPlaces:
             prefix = _prefix_of(row, root, real)
             if prefix is not None:
                 return self._version(found, row, root, prefix, shown)
+        above = os.path.dirname(real)
+        if os.path.isfile(f"{above}/{_VENV_FILE}") and not self._place_problem(above):
+            # A virtual environment, which managers keep in places of their own (PEP 405).
+            return self._parts(found, above, PARTS, (), shown)
         packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
         return self._mount(found, [packages], shown)
 
@@ -268,15 +274,32 @@ class ToolPlaces:
         self, found: FoundPlaces, row: Toolchain, root: str, prefix: str, shown: str
     ) -> bool:
         """Show an installed version: its parts, or it as a whole where it has nothing else."""
-        names = set(self._names(prefix))
-        parts = [f"{prefix}/{part}".rstrip("/") for part in row.parts if not part or part in names]
-        if row.parts == PARTS and prefix != root and names and names <= _HARMLESS:
-            parts = [prefix]
-        always = [f"{root}/{name}" for name in row.always]
-        if not self._mount(found, [*parts, *filter(self._exists, always)], shown):
+        always = [path for name in row.always if self._exists(path := f"{root}/{name}")]
+        is_venv = "" not in row.parts and os.path.isfile(f"{prefix}/{_VENV_FILE}")
+        parts = PARTS if is_venv and prefix != root else row.parts
+        if not self._parts(found, prefix, parts, always, shown, may_be_whole=prefix != root):
             return False
         self._set_variables(found, row, root)
-        if os.path.isfile(f"{prefix}/pyvenv.cfg"):
+        return True
+
+    def _parts(
+        self,
+        found: FoundPlaces,
+        prefix: str,
+        wanted: Sequence[str],
+        always: Sequence[str],
+        shown: str,
+        *,
+        may_be_whole: bool = True,
+    ) -> bool:
+        """Show some parts of what is installed in a directory, and an environment's interpreter."""
+        names = set(self._names(prefix))
+        parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
+        if wanted == PARTS and may_be_whole and names and names <= _HARMLESS:
+            parts = [prefix]
+        if not self._mount(found, [*parts, *always], shown):
+            return False
+        if _VENV_FILE in names:
             self._base(found, f"{prefix}/bin/python")
         return True
 
@@ -395,7 +418,7 @@ class ToolPlaces:
 
     def _environments(self) -> Iterator[str]:
         for name in _VENVS:
-            if self._exists(f"{self._workspace}/{name}/pyvenv.cfg"):
+            if self._exists(f"{self._workspace}/{name}/{_VENV_FILE}"):
                 yield f"{self._workspace}/{name}/bin/python"
 
     def _base(self, found: FoundPlaces, program: str) -> None:
