@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from skillhouse.permission import (
@@ -13,6 +15,7 @@ from skillhouse.permission import (
     judge_command,
     judge_line,
 )
+from skillhouse.permission.command_rules import GRANTS
 
 ALLOW = ["git log *", "git diff *", "git commit *", "python *", "node *", "make *", "ls *"]
 
@@ -35,6 +38,10 @@ CALM = [
     "GOFLAGS=-mod=vendor CGO_ENABLED=0 GOOS=linux GOTOOLCHAIN=local GOWORK=off ls",
     "GOFLAGS='-count=1 -race -tags=a,b' GO111MODULE=on GOPROXY=off ls",
     "GIT_TERMINAL_PROMPT=0 GIT_ASKPASS=true CI=1 TZ=Europe/Berlin ls",
+    "RUSTFLAGS='-D warnings -C debuginfo=0 -Ctarget-cpu=native' ls",
+    "RUSTDOCFLAGS='--cfg docsrs -D rustdoc::all' ls",
+    "CFLAGS='-O2 -g -Wall -Wextra -Wshadow=2 -std=c11 -DNDEBUG -fPIC -march=x86-64-v3' ls",
+    "CXXFLAGS=-fsanitize=address,undefined CPPFLAGS=-DX=1 ls",
 ]
 ASKED = [
     "GIT_PAGER='cat;rm' git diff",
@@ -74,6 +81,21 @@ ASKED = [
     "GOWORK=./x ls",
     "CGO_ENABLED=./x ls",
     "CC=./x ls",
+    "RUSTFLAGS='-C linker=./x' ls",
+    "RUSTFLAGS='-D warnings -Clink-arg=-fuse-ld=./x' ls",
+    "RUSTFLAGS='-Zunstable-options' ls",
+    "RUSTFLAGS=-L../x ls",
+    "RUSTFLAGS='-C incremental=/x' ls",
+    "CFLAGS=-fplugin=./x.so ls",
+    "CFLAGS='-O2 -B./x' ls",
+    "CFLAGS=-specs=x ls",
+    "CFLAGS='-include ../x' ls",
+    "CFLAGS=-I/x ls",
+    "CFLAGS=-Wl,-x ls",
+    "CFLAGS=-Wa,-x ls",
+    "CFLAGS=-Wp,-x ls",
+    "CFLAGS=@file ls",
+    "LDFLAGS=-fuse-ld=./x ls",
     "FOO=1 ls",
 ]
 DENIED = [
@@ -145,3 +167,92 @@ def test_a_rule_names_a_variable_by_env_and_all_words_alone(
 ) -> None:
     layer = Layer(name="user", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern=rule),))
     assert judge_line(line, LayerRules([layer]), PathPolicy()).effect.value == effect
+
+
+UNBOUND = [
+    ("PYTHONPATH=src pytest -q", "allow"),
+    ("PYTHONPATH=src:tests/lib: pytest", "allow"),
+    ("PYTHONPATH=. python -m pytest tests", "allow"),
+    ("DJANGO_SETTINGS_MODULE=app.settings pytest", "allow"),
+    ("DATABASE_URL=sqlite:///test.db FOO='a b' make test", "allow"),
+    ("RUSTFLAGS='-C debuginfo=0' cargo test", "allow"),
+    ("CFLAGS=-O2 make", "allow"),
+    ("env FOO=1 PYTHONPATH=src pytest", "allow"),
+    ("timeout 60 env FOO=1 pytest", "allow"),
+    ("export FOO=1; pytest && make", "allow"),
+    ("FOO=1 pytest -q 2>&1 | tail -5", "allow"),
+    # What leads out of the workspace, and what other programs read before the code runs.
+    ("PYTHONPATH=/tmp/x pytest", "ask"),
+    ("PYTHONPATH=.. pytest", "ask"),
+    ("PYTHONPATH=src:../x pytest", "ask"),
+    ("PYTHONPATH=~/x pytest", "ask"),
+    ("PYTHONPATH=out pytest", "ask"),
+    ("GIT_SSH_COMMAND=x pytest", "ask"),
+    ("HOME=. pytest", "ask"),
+    ("https_proxy=http://x pytest", "ask"),
+    ("PYTHONSTARTUP=x pytest", "deny"),
+    ("LD_PRELOAD=./x.so pytest", "deny"),
+    ("PATH=. pytest", "deny"),
+    ("env LD_PRELOAD=./x.so pytest", "deny"),
+    # A variable of a line reaches its other commands too, of which no rule says that.
+    ("export FOO=1; pytest; ls", "ask"),
+    ("FOO=1 ls", "ask"),
+    ("PYTHONPATH=src python run.py", "ask"),
+    ("FOO=1 pytest --exact", "ask"),
+]
+
+
+@pytest.mark.parametrize(("line", "effect"), UNBOUND)
+def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
+    line: str, effect: str, tmp_path: Path
+) -> None:
+    for name in ("src", "tests/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "out").symlink_to("/usr")
+    (tmp_path / "run.py").write_text("")
+    patterns = ("pytest *", "python -m pytest *", "make *", "make test *", "cargo test *")
+    rules = [
+        *(Rule(effect=Effect.ALLOW, action="exec", pattern=one, unbound=True) for one in patterns),
+        *(Rule(effect=Effect.ALLOW, action="exec", pattern=one) for one in ("ls *", "tail *")),
+        Rule(effect=Effect.ALLOW, action="exec", pattern="python run.py *"),
+    ]
+    if "--exact" in line:
+        rules = [Rule(effect=Effect.ALLOW, action="exec", pattern="pytest --exact")]
+    layer = Layer(name="user", rules=tuple(rules))
+    found = judge_line(line, LayerRules([layer]), PathPolicy(tmp_path, readable=[tmp_path]))
+    assert found.effect.value == effect, found.reasons
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("FOO='rm -rf x' pytest", "ask"),
+        ("FOO=rm pytest", "ask"),
+        ("CFLAGS=-I../x make", "ask"),
+        ("CC='rm x' make", "ask"),
+        ("FOO=1 pytest", "allow"),
+        ("PYTHONPATH=src pytest", "allow"),
+    ],
+)
+def test_beside_a_denial_a_value_that_may_name_it_is_asked_about(
+    line: str, effect: str, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    rules = (
+        Rule(effect=Effect.ALLOW, action="exec", pattern="pytest *", unbound=True),
+        Rule(effect=Effect.ALLOW, action="exec", pattern="make *", unbound=True),
+        Rule(effect=Effect.DENY, action="exec", pattern="rm *"),
+    )
+    layer = Layer(name="user", rules=rules)
+    found = judge_line(line, LayerRules([layer]), PathPolicy(tmp_path, readable=[tmp_path]))
+    assert found.effect.value == effect, found.reasons
+
+
+def test_a_standing_approval_of_an_install_covers_no_variable() -> None:
+    one = Rule(effect=Effect.ALLOW, action="exec", pattern="pip install -r requirements.txt")
+    layer = Layer(name=GRANTS, rules=(one,))
+    rules = LayerRules([layer])
+    line = "pip install -r requirements.txt"
+    assert judge_line(line, rules, PathPolicy()).effect is Effect.ALLOW
+    for value in ("PIP_INDEX_URL=http://evil", "PIP_FIND_LINKS=x", "FOO=1"):
+        assert judge_line(f"{value} {line}", rules, PathPolicy()).effect is Effect.ASK

@@ -33,6 +33,19 @@ _GO = (
     r"-(v|race|short|trimpath|modcacherw)"
 )
 
+_RUST = (
+    r"-[AWDF] ?[a-z_:]+|--cap-lints[= ](allow|warn|deny|forbid)|-g|-O|--cfg[= ][a-z_]+|"
+    r"-C ?(debuginfo|opt-level|codegen-units|lto|panic|overflow-checks|debug-assertions|target-cpu|"
+    r"force-frame-pointers|strip|embed-bitcode)=[a-z0-9-]+|-C ?instrument-coverage"
+)
+# Not -B, -specs, -fplugin, -fuse-ld, -include, -I, -L, -W[alp], and -o, which name files.
+_C = (
+    r"-O[0-3sgz]?|-Ofast|-g[0-3]?|-w|-pipe|-pthread|-pedantic|-W(?![alp],)[a-z0-9+-]*(=\d{1,4})?|"
+    r"-std=[a-z0-9+]+|-D\w+(=\w*)?|-U\w+|-m(arch|tune)=[a-z0-9.+-]+|-m(32|64)|"
+    r"-f(no-)?(PIC|pic|PIE|pie|lto|openmp|strict-aliasing|omit-frame-pointer|exceptions|rtti|wrapv|"
+    r"stack-protector(-strong|-all)?|profile-arcs|test-coverage)|-fsanitize=[a-z,-]+"
+)
+
 HARMLESS = (
     Harmless(
         r"LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|"
@@ -110,6 +123,17 @@ HARMLESS = (
         "Go, go help environment and go help build",
     ),
     Harmless(r"CGO_ENABLED", r"[01]", "Go, cmd/cgo"),
+    Harmless(
+        # Not -Clinker, -Clink-arg, -L, -Z, --sysroot, --extern and -Cincremental.
+        r"RUST(DOC)?FLAGS",
+        rf"({_RUST})( +({_RUST}))*|",
+        "rustc(1), and The rustc book, codegen options and lint levels",
+    ),
+    Harmless(
+        r"C(XX|PP)?FLAGS",
+        rf"({_C})( +({_C}))*|",
+        "GCC manual, 3.1 option summary: how is compiled, and no file or program by its name",
+    ),
     Harmless(
         r"GOTOOLCHAIN|GOWORK|GOPROXY|GO111MODULE",
         r"local|off|on",

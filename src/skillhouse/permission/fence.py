@@ -148,6 +148,31 @@ class Fence:
         said = self._copied(argv, patterns) if _may_write(meaning) else ""
         return _asked(argv, said) if said else None
 
+    def variable_concern(
+        self, judged: JudgedCommand | None, name: str, value: str
+    ) -> tuple[bool, str]:
+        """Return what `HardDenies.variable_concern` does, of a variable before a judged command.
+
+        Where a rule with `unbound` covers the command, any code of the workspace runs, which may
+        set what it likes: of a variable is left what other programs read before it, and a value
+        that may name what a rule denies or asks about.
+        """
+        is_refused, concern = self._refusals.variable_concern(name, value)
+        if is_refused or not (concern and judged is not None and self._is_unbound(judged)):
+            return is_refused, concern
+        if name == "PYTHONPATH":
+            places = filter(None, value.split(":"))
+            return False, concern if any(map(self._places.reading, places)) else ""
+        if may_start(name, value) and not name.endswith("FLAGS"):
+            return False, concern
+        asked = self.variable(judged.argv, name, value)
+        return False, asked.reason if asked is not None else ""
+
+    def _is_unbound(self, judged: JudgedCommand) -> bool:
+        """Whether a rule allows a command with any words, and no approval of a person."""
+        is_allowed = judged.unbound and judged.effect is Effect.ALLOW
+        return is_allowed and not self._rules.rule(judged.argv).is_granted
+
     def variable(self, argv: Sequence[str], name: str, value: str) -> JudgedCommand | None:
         """Return the verdict on a variable before a command that `*` covers; None where it starts
         nothing that a rule denies or asks about."""

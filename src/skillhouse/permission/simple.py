@@ -117,7 +117,7 @@ class CommandJudge:
     ) -> JudgedCommand:
         """Judge the variables before a command; return the verdict on the command with them."""
         for name, value in (*raw.exported, *raw.assignments):
-            is_refused, concern = self._refusals.variable_concern(name, value)
+            is_refused, concern = self._fence.variable_concern(judged, name, value)
             if concern:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
@@ -211,7 +211,7 @@ class CommandJudge:
             return allowed
         if ruling.cover is Breadth.ALL:
             return (None if is_guess else self._fence.behind(meaning, patterns, depth)) or allowed
-        if set_variables := self._variables(meaning):
+        if set_variables := self._variables(meaning, patterns, depth, is_guess=is_guess):
             return set_variables
         scrutiny = self._scrutiny(meaning, ruling, patterns)
         if not (scrutiny or is_guess or ruling.cover is Breadth.NONE):
@@ -258,10 +258,18 @@ class CommandJudge:
             return None
         return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
 
-    def _variables(self, meaning: CommandMeaning) -> JudgedCommand | None:
+    def _variables(
+        self, meaning: CommandMeaning, patterns: Sequence[Word], depth: int, *, is_guess: bool
+    ) -> JudgedCommand | None:
         """Return the verdict on a variable that a wrapper sets; None where all are harmless."""
+        if not meaning.environment:
+            return None
+        inner, rest = meaning.argv[meaning.inner :], patterns[meaning.inner :]
+        judged = None
+        if meaning.inner and not meaning.unknown:
+            judged = self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
         for variable, value in meaning.environment:
-            is_refused, concern = self._refusals.variable_concern(variable, value)
+            is_refused, concern = self._fence.variable_concern(judged, variable, value)
             if concern:
                 effect = Effect.DENY if is_refused else Effect.ASK
                 return JudgedCommand(
