@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from skillhouse.floor.digests import decode as decode
     from skillhouse.floor.digests import digest as digest
     from skillhouse.floor.digests import encode as encode
-    from skillhouse.floor.digests import sha256 as sha256
     from skillhouse.floor.digests import shaped as shaped
     from skillhouse.floor.errors import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor.errors import ConfigError as ConfigError

@@ -72,6 +72,10 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
+_ENVIRONMENT = Toolchain(name="environment", source="PEP 405", root=())
+"""What a virtual environment is that no row of the table names."""
+
+
 class CacheRow(Struct, frozen=True, kw_only=True):
     """One cache of the table."""
 
@@ -266,7 +270,7 @@ class ToolPlaces:
         above = os.path.dirname(real)
         if os.path.isfile(f"{above}/{_VENV_FILE}") and not self._place_problem(above):
             # A virtual environment, which managers keep in places of their own (PEP 405).
-            return self._parts(found, above, PARTS, (), shown)
+            return self._version(found, _ENVIRONMENT, os.path.dirname(above), above, shown)
         packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
         return self._mount(found, [packages], shown)
 
@@ -274,31 +278,16 @@ class ToolPlaces:
         self, found: FoundPlaces, row: Toolchain, root: str, prefix: str, shown: str
     ) -> bool:
         """Show an installed version: its parts, or it as a whole where it has nothing else."""
-        always = [path for name in row.always if self._exists(path := f"{root}/{name}")]
-        is_venv = "" not in row.parts and os.path.isfile(f"{prefix}/{_VENV_FILE}")
-        parts = PARTS if is_venv and prefix != root else row.parts
-        if not self._parts(found, prefix, parts, always, shown, may_be_whole=prefix != root):
+        names = set(self._names(prefix))
+        is_venv = _VENV_FILE in names and prefix != root and "" not in row.parts
+        wanted = PARTS if is_venv else row.parts
+        parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
+        if wanted == PARTS and prefix != root and names and names <= _HARMLESS:
+            parts = [prefix]
+        always = [f"{root}/{name}" for name in row.always]
+        if not self._mount(found, [*parts, *filter(self._exists, always)], shown):
             return False
         self._set_variables(found, row, root)
-        return True
-
-    def _parts(
-        self,
-        found: FoundPlaces,
-        prefix: str,
-        wanted: Sequence[str],
-        always: Sequence[str],
-        shown: str,
-        *,
-        may_be_whole: bool = True,
-    ) -> bool:
-        """Show some parts of what is installed in a directory, and an environment's interpreter."""
-        names = set(self._names(prefix))
-        parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
-        if wanted == PARTS and may_be_whole and names and names <= _HARMLESS:
-            parts = [prefix]
-        if not self._mount(found, [*parts, *always], shown):
-            return False
         if _VENV_FILE in names:
             self._base(found, f"{prefix}/bin/python")
         return True

@@ -28,11 +28,10 @@ from skillhouse.floor import (
     is_sealed,
     is_secret_file,
     open_beneath,
-    sha256,
     target_problem,
     tree_digest,
 )
-from skillhouse.floor.digests import file_digest
+from skillhouse.floor.digests import file_digest, sha256
 from skillhouse.skill.model import (
     SKILL_FILE,
     LinkedFile,

@@ -200,11 +200,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _load_msgspec() -> None:
-    """Load msgspec as where `typing_extensions` is not installed: a fifth less to load for `list`.
-
-    What it takes from there is in `typing` as well, without `inspect`.
-    """
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+    """Load msgspec as if `typing_extensions` were not there: `typing` has the same, and sooner."""
+    if sys.modules.keys() & {"msgspec", "typing_extensions"}:
         return
     # For `import` this is "not there".
     sys.modules["typing_extensions"] = None  # type: ignore[assignment] # No module, as it says.

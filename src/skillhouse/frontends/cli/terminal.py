@@ -50,7 +50,7 @@ class Terminal:
         self.is_watched = errors.isatty() and environment.get("TERM") != "dumb"
         """Whether a line of talk can be written over."""
         self.is_styled = self._coloured[output]
-        self.width = min(_columns(environment), WIDTH_MAX)
+        self.width = min(_columns(sys.__stdout__, environment.get("COLUMNS", "")), WIDTH_MAX)
         self.has_json = False
         """Whether a JSON value was written."""
         self.last_error = ""
@@ -199,16 +199,15 @@ class Terminal:
             self.line(" " * indent + self.style(label, "bold") + padding + fitted(text, room))
 
 
-def _columns(environment: Mapping[str, str]) -> int:
-    """Return how wide the terminal is (COLUMNS of environ(7), or what it says itself).
+def _columns(stream: TextIO | None, said: str = "") -> int:
+    """Return the width that is said (COLUMNS of environ(7)), else that of a terminal, else 80.
 
-    As `shutil.get_terminal_size`, with which three packers of archives are loaded.
+    `shutil.get_terminal_size` loads three packers of archives with it.
     """
-    said = environment.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
         return int(said)
     try:
-        columns = os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else 0
+        columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
     except (OSError, ValueError):
         columns = 0
     # One that does not know its size says 0.
@@ -219,12 +218,7 @@ def _framed(text: str, stream: TextIO) -> str:
     """Return a text in rows; as it is where no terminal would break it."""
     if not stream.isatty():
         return text
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):
-        columns = 0
-    # One that does not know its size says 0.
-    columns = columns or COLUMNS_UNKNOWN
+    columns = _columns(stream)
     return "\n".join(row for line in text.split("\n") for row in rows_of(line, columns))
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse import permission
-from skillhouse.floor import ConfigError, sha256, shaped
+from skillhouse.floor import ConfigError, shaped
+from skillhouse.floor.digests import sha256
 from skillhouse.house.config.config_values import Settings
 from skillhouse.permission import Layer, Rule, matches
 
