@@ -174,13 +174,20 @@ UNBOUND = [
     ("PYTHONPATH=src:tests/lib: pytest", "allow"),
     ("PYTHONPATH=. python -m pytest tests", "allow"),
     ("DJANGO_SETTINGS_MODULE=app.settings pytest", "allow"),
-    ("DATABASE_URL=sqlite:///test.db FOO='a b' make test", "allow"),
+    ("DATABASE_URL=sqlite:///test.db FOO='a b' pytest", "allow"),
     ("RUSTFLAGS='-C debuginfo=0' cargo test", "allow"),
-    ("CFLAGS=-O2 make", "allow"),
+    ("RUSTFLAGS='-C linker=./x' cargo test", "allow"),
+    ("FOO=1 npm test", "allow"),
+    ("FOO=1 .venv/bin/pytest -q", "allow"),
     ("env FOO=1 PYTHONPATH=src pytest", "allow"),
     ("timeout 60 env FOO=1 pytest", "allow"),
-    ("export FOO=1; pytest && make", "allow"),
+    ("export FOO=1; pytest && cargo test", "allow"),
     ("FOO=1 pytest -q 2>&1 | tail -5", "allow"),
+    # A file of tasks is approved by its bytes, and a variable may lead to another.
+    ("MAKEFILES=x make test", "ask"),
+    ("MAKEFLAGS='-f x' make", "ask"),
+    ("FOO=1 make test", "ask"),
+    ("FOO=1 npm run build", "ask"),
     # What leads out of the workspace, and what other programs read before the code runs.
     ("PYTHONPATH=/tmp/x pytest", "ask"),
     ("PYTHONPATH=.. pytest", "ask"),
@@ -210,7 +217,19 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "out").symlink_to("/usr")
     (tmp_path / "run.py").write_text("")
-    patterns = ("pytest *", "python -m pytest *", "make *", "make test *", "cargo test *")
+    own = tmp_path / ".venv/bin/pytest"
+    own.parent.mkdir(parents=True)
+    own.write_text("#!/usr/bin/python3\n")
+    own.chmod(0o755)
+    patterns = (
+        "pytest *",
+        "python -m pytest *",
+        "make *",
+        "make test *",
+        "cargo test *",
+        "npm test *",
+        "npm run build *",
+    )
     rules = [
         *(Rule(effect=Effect.ALLOW, action="exec", pattern=one, unbound=True) for one in patterns),
         *(Rule(effect=Effect.ALLOW, action="exec", pattern=one) for one in ("ls *", "tail *")),
@@ -219,7 +238,8 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
     if "--exact" in line:
         rules = [Rule(effect=Effect.ALLOW, action="exec", pattern="pytest --exact")]
     layer = Layer(name="user", rules=tuple(rules))
-    found = judge_line(line, LayerRules([layer]), PathPolicy(tmp_path, readable=[tmp_path]))
+    places = PathPolicy(tmp_path, readable=[tmp_path], binds_programs=True)
+    found = judge_line(line, LayerRules([layer]), places)
     assert found.effect.value == effect, found.reasons
 
 
@@ -228,8 +248,8 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
     [
         ("FOO='rm -rf x' pytest", "ask"),
         ("FOO=rm pytest", "ask"),
-        ("CFLAGS=-I../x make", "ask"),
-        ("CC='rm x' make", "ask"),
+        ("RUSTFLAGS=-I../x cargo test", "ask"),
+        ("CC='rm x' cargo test", "ask"),
         ("FOO=1 pytest", "allow"),
         ("PYTHONPATH=src pytest", "allow"),
     ],
@@ -240,7 +260,7 @@ def test_beside_a_denial_a_value_that_may_name_it_is_asked_about(
     (tmp_path / "src").mkdir()
     rules = (
         Rule(effect=Effect.ALLOW, action="exec", pattern="pytest *", unbound=True),
-        Rule(effect=Effect.ALLOW, action="exec", pattern="make *", unbound=True),
+        Rule(effect=Effect.ALLOW, action="exec", pattern="cargo test *", unbound=True),
         Rule(effect=Effect.DENY, action="exec", pattern="rm *"),
     )
     layer = Layer(name="user", rules=rules)

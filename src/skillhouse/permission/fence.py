@@ -69,6 +69,8 @@ _NAMING = regex(
     re.IGNORECASE,
 )
 """Ends of names of variables that say what a program starts, in the manuals of many."""
+_MODULE = "/__main__.py"
+"""Where Python also looks for a module that it is to run: one of a library, most often."""
 _CODED = regex(r"[\s;|&`$\\'\"<>]")
 _ORDERS = {
     "sqlite3": regex(r"^\s*\.\w|writefile|load_extension|edit\s*\(", re.MULTILINE | re.IGNORECASE),
@@ -169,9 +171,14 @@ class Fence:
         return False, asked.reason if asked is not None else ""
 
     def _is_unbound(self, judged: JudgedCommand) -> bool:
-        """Whether a rule allows a command with any words, and no approval of a person."""
+        """Whether a rule allows a command with any words, and no approval of a person.
+
+        A file of tasks is approved by its bytes, which a variable may have replaced by another.
+        """
+        scripts = judged.scripts[judged.is_own :]
         is_allowed = judged.unbound and judged.effect is Effect.ALLOW
-        return is_allowed and not self._rules.rule(judged.argv).is_granted
+        has_tasks = not all(script[-1].endswith(_MODULE) for script in scripts)
+        return is_allowed and not has_tasks and not self._rules.rule(judged.argv).is_granted
 
     def variable(self, argv: Sequence[str], name: str, value: str) -> JudgedCommand | None:
         """Return the verdict on a variable before a command that `*` covers; None where it starts
