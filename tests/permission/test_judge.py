@@ -385,3 +385,11 @@ def test_a_program_without_a_table_may_write_its_last_file(tmp_path: Path) -> No
     assert (asked.effect, asked.reasons[0].endswith(said)) == (Effect.ASK, True)
     for line in ("remake data.csv new.txt", "remake there.txt"):
         assert judge_command(line, allow=["remake *"], cwd=tmp_path).effect is Effect.ALLOW
+
+
+@pytest.mark.parametrize("word", ["source", "."])
+def test_an_activation_is_asked_about_with_what_needs_none(word: str) -> None:
+    line = f"{word} .venv/bin/activate && pytest -q"
+    first = judge_command(line, allow=["pytest *"]).reasons[0]
+    assert first.endswith("needless where programs are named by their path: `.venv/bin/python`")
+    assert "needless" not in judge_command(f"{word} setup.sh").reasons[0]

@@ -71,6 +71,19 @@ def running(program: str) -> str:
     return ""
 
 
+def without_shell(argv: Sequence[str]) -> str:
+    """Return how a line does without a command that only a shell has, to say behind another text.
+
+    >>> without_shell([".", ".venv/bin/activate"])
+    '; needless where programs are named by their path: `.venv/bin/python`'
+    """
+    is_activation = len(argv) == 2 and argv[0] in (".", "source")
+    if not is_activation or not argv[1].endswith("/bin/activate"):
+        return ""
+    path = f"{posixpath.dirname(argv[1])}/python"[:120]
+    return f"; needless where programs are named by their path: `{path}`"
+
+
 def destruction(argv: Sequence[str]) -> str:
     """Return what is beyond any rule about a command, or nothing.
 

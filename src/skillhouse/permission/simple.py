@@ -223,7 +223,7 @@ class CommandJudge:
         if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
-            said = f"no rule covers `{_shown(argv)}`"
+            said = f"no rule covers `{_shown(argv)}`{hazards.without_shell(argv)}"
             return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         if scrutiny:
             said = f"`{_shown(argv)}`: {scrutiny}"
