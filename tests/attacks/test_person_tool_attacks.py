@@ -180,6 +180,58 @@ def test_of_an_environment_elsewhere_its_packages_are_shown_and_nothing_beside(
         assert not tools.shows(str(venv / name)), name
 
 
+def test_parts_of_an_environment_that_lead_elsewhere_are_left_out(place: Place) -> None:
+    """An environment of another workspace is that of whoever wrote there."""
+    for name in (".config/gh/hosts.yml", "priv/notes", ".ssh/id"):
+        program(place.home / name)
+    for number, target in enumerate((".config", "priv", ".ssh", "nowhere", "open")):
+        venv = place.home / f"envs/{number}"
+        program(venv / "bin/tool")
+        program(venv / "src/mine")
+        (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        (venv / "share").symlink_to(place.home / target)
+        (venv / "lib").mkdir()
+        if target == "open":
+            (venv / "lib").chmod(0o777)
+        place.path.append(str(venv / "bin"))
+    tools = place.tools()
+    for name in (".config/gh/hosts.yml", "priv/notes", ".ssh/id", "envs/0/src/mine"):
+        assert not tools.shows(str(place.home / name)), name
+    for number in range(5):
+        assert tools.shows(str(place.home / f"envs/{number}/bin/tool")), number
+
+
+def test_programs_of_everybody_are_no_environment(place: Place) -> None:
+    for above, name in ((".local", "bin"), ("x", "scripts")):
+        for file in (f"{name}/tool", "share/keyrings/login", "lib/mod.py"):
+            program(place.home / above / file)
+        (place.home / above / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        place.path.append(str(place.home / above / name))
+    tools = place.tools()
+    for above, name in ((".local", "bin"), ("x", "scripts")):
+        assert tools.shows(str(place.home / above / name / "tool"))
+        assert not tools.shows(str(place.home / above / "share/keyrings/login"))
+
+
+def test_environments_whose_interpreters_lead_to_each_other_end_nothing(place: Place) -> None:
+    venvs = [place.home / f".local/share/pipx/venvs/{name}" for name in "ab"]
+    for venv, other in zip(venvs, venvs[::-1], strict=True):
+        program(venv / "bin/tool")
+        program(venv / "bin/python-own")
+        (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        (venv / "bin/python").symlink_to(other / "bin/python-own")
+        place.path.append(str(venv / "bin"))
+    own = place.home / ".local/share/pipx/venvs/copied"
+    program(own / "bin/python")
+    (own / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    place.path.append(str(own / "bin"))
+    (place.root / ".venv/bin").mkdir(parents=True)
+    (place.root / ".venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    (place.root / ".venv/bin/python").symlink_to(own / "bin/python")
+    tools = place.tools()
+    assert [str(venv / "bin") in tools.path for venv in (*venvs, own)] == [True] * 3
+
+
 @pytest.mark.parametrize("above", ["", "work", "open"])
 def test_what_only_says_that_it_is_an_environment_shows_nothing_more(
     place: Place, above: str

@@ -174,9 +174,14 @@ UNBOUND = [
     ("PYTHONPATH=src:tests/lib: pytest", "allow"),
     ("PYTHONPATH=. python -m pytest tests", "allow"),
     ("DJANGO_SETTINGS_MODULE=app.settings pytest", "allow"),
-    ("DATABASE_URL=sqlite:///test.db FOO='a b' pytest", "allow"),
+    ("DATABASE_URL=sqlite:///test.db FOO=a,b:1 pytest", "allow"),
     ("RUSTFLAGS='-C debuginfo=0' cargo test", "allow"),
-    ("RUSTFLAGS='-C linker=./x' cargo test", "allow"),
+    ("APP_LEVEL=debug cargo test", "allow"),
+    ("FOO= pytest", "allow"),
+    ("uv run pytest", "allow"),
+    ("TEST_DB=x uv run pytest", "allow"),
+    ("export FOO=1 && cd src && pytest", "allow"),
+    ("export FOO=1; echo hi; pytest", "allow"),
     ("FOO=1 npm test", "allow"),
     ("FOO=1 .venv/bin/pytest -q", "allow"),
     ("env FOO=1 PYTHONPATH=src pytest", "allow"),
@@ -194,6 +199,43 @@ UNBOUND = [
     ("PYTHONPATH=src:../x pytest", "ask"),
     ("PYTHONPATH=~/x pytest", "ask"),
     ("PYTHONPATH=out pytest", "ask"),
+    # Its words are asked about as well, and a client may run it without a sandbox.
+    ("PYTEST_ADDOPTS=--basetemp=/home/u pytest", "ask"),
+    ("PYTEST_ADDOPTS=-pevil pytest", "ask"),
+    ("FOO=--x pytest", "ask"),
+    ("FOO='a b' pytest", "ask"),
+    ("FOO='sudo id' pytest", "ask"),
+    ("FOO=/etc/passwd pytest", "ask"),
+    ("FOO=a:/etc/passwd pytest", "ask"),
+    ("FOO=../x pytest", "ask"),
+    ("FOO=a/../../x pytest", "ask"),
+    ("FOO=.env pytest", "ask"),
+    ("FOO=a/.env pytest", "ask"),
+    ("FOO=out/x pytest", "ask"),
+    ("FOO=http://evil.example pytest", "ask"),
+    ("DATABASE_URL=postgresql://evil.example/x pytest", "ask"),
+    ("DATABASE_URL=sqlite:////etc/x pytest", "ask"),
+    ("RUSTC_WRAPPER=evil cargo test", "ask"),
+    ("CARGO_TARGET_DIR=x cargo test", "ask"),
+    ("CARGO_TARGET_X_RUNNER='sh -c x' cargo test", "ask"),
+    ("COVERAGE_FILE=package.json pytest", "ask"),
+    ("SSLKEYLOGFILE=x pytest", "ask"),
+    ("OPENSSL_CONF=x pytest", "ask"),
+    ("UV_ENV_FILE=x uv run pytest", "ask"),
+    ("npm_config_script_shell=x npm test", "ask"),
+    ("NPM_CONFIG_REGISTRY=x npm test", "ask"),
+    ("HTTPS_PROXY=x pytest", "ask"),
+    ("RUSTFLAGS='-C linker=./x' cargo test", "ask"),
+    ("PYTHONPATH=- pytest", "allow"),
+    ("PYTHONPATH=dash pytest", "ask"),
+    # What installs, sends, or runs elsewhere is not the code of the workspace.
+    ("FOO=1 pip install x", "ask"),
+    ("DOCKER_HOST=x docker build .", "ask"),
+    ("FOO=1 docker build .", "allow"),
+    ("FOO=1 npm publish", "ask"),
+    ("FOO=1 deploy now", "ask"),
+    # The bytes of this module are approved, and PYTHONSAFEPATH takes it away.
+    ("PYTHONSAFEPATH=1 PYTHONPATH=src python -m mytool", "ask"),
     ("GIT_SSH_COMMAND=x pytest", "ask"),
     ("HOME=. pytest", "ask"),
     ("https_proxy=http://x pytest", "ask"),
@@ -203,6 +245,7 @@ UNBOUND = [
     ("env LD_PRELOAD=./x.so pytest", "deny"),
     # A variable of a line reaches its other commands too, of which no rule says that.
     ("export FOO=1; pytest; ls", "ask"),
+    ("export GIT_SSH_COMMAND='sudo x'; echo hi", "deny"),
     ("FOO=1 ls", "ask"),
     ("PYTHONPATH=src python run.py", "ask"),
     ("FOO=1 pytest --exact", "ask"),
@@ -215,7 +258,10 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
 ) -> None:
     for name in ("src", "tests/lib"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "out").symlink_to("/usr")
+    for name in ("out", "dash"):
+        (tmp_path / name).symlink_to("/usr")
+    (tmp_path / "mytool").mkdir()
+    (tmp_path / "mytool/__main__.py").write_text("")
     (tmp_path / "run.py").write_text("")
     own = tmp_path / ".venv/bin/pytest"
     own.parent.mkdir(parents=True)
@@ -229,6 +275,9 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
         "cargo test *",
         "npm test *",
         "npm run build *",
+        "python -m mytool *",
+        "uv run pytest *",
+        *("pip install *", "docker build *", "npm publish *", "deploy *"),
     )
     rules = [
         *(Rule(effect=Effect.ALLOW, action="exec", pattern=one, unbound=True) for one in patterns),
@@ -248,7 +297,6 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
     [
         ("FOO='rm -rf x' pytest", "ask"),
         ("FOO=rm pytest", "ask"),
-        ("RUSTFLAGS=-I../x cargo test", "ask"),
         ("CC='rm x' cargo test", "ask"),
         ("FOO=1 pytest", "allow"),
         ("PYTHONPATH=src pytest", "allow"),

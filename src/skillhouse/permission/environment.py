@@ -5,6 +5,7 @@ And those whose value is known while a line is read, or once what is before them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -34,16 +35,17 @@ _GO = (
 )
 
 _RUST = (
-    r"-[AWDF] ?[a-z_:]+|--cap-lints[= ](allow|warn|deny|forbid)|-g|-O|--cfg[= ][a-z_]+|"
+    r"-[AWDF] ?[a-z_:-]+|--cap-lints[= ](allow|warn|deny|forbid)|-g|-O|--cfg[= ][a-z_]+|"
     r"-C ?(debuginfo|opt-level|codegen-units|lto|panic|overflow-checks|debug-assertions|target-cpu|"
-    r"force-frame-pointers|strip|embed-bitcode)=[a-z0-9-]+|-C ?instrument-coverage"
+    r"force-frame-pointers|strip|embed-bitcode)=[a-z0-9-]+"
 )
 # Not -B, -specs, -fplugin, -fuse-ld, -include, -I, -L, -W[alp], and -o, which name files.
 _C = (
-    r"-O[0-3sgz]?|-Ofast|-g[0-3]?|-w|-pipe|-pthread|-pedantic|-W(?![alp],)[a-z0-9+-]*(=\d{1,4})?|"
+    r"-O[0-3sgz]?|-Ofast|-g[0-3]?|-w|-pipe|-pthread|-pedantic|"
+    r"-W(?![alp],)[a-z0-9+-]*(=[a-z0-9+-]{1,60})?|"
     r"-std=[a-z0-9+]+|-D\w+(=\w*)?|-U\w+|-m(arch|tune)=[a-z0-9.+-]+|-m(32|64)|"
     r"-f(no-)?(PIC|pic|PIE|pie|lto|openmp|strict-aliasing|omit-frame-pointer|exceptions|rtti|wrapv|"
-    r"stack-protector(-strong|-all)?|profile-arcs|test-coverage)|-fsanitize=[a-z,-]+"
+    r"stack-protector(-strong|-all)?)|-fsanitize=[a-z,-]+"
 )
 
 HARMLESS = (
@@ -126,12 +128,12 @@ HARMLESS = (
     Harmless(
         # Not -Clinker, -Clink-arg, -L, -Z, --sysroot, --extern and -Cincremental.
         r"RUST(DOC)?FLAGS",
-        rf"({_RUST})( +({_RUST}))*|",
+        rf"({_RUST})( +({_RUST}))* *|",
         "rustc(1), and The rustc book, codegen options and lint levels",
     ),
     Harmless(
         r"C(XX|PP)?FLAGS",
-        rf"({_C})( +({_C}))*|",
+        rf"({_C})( +({_C}))* *|",
         "GCC manual, 3.1 option summary: how is compiled, and no file or program by its name",
     ),
     Harmless(
@@ -156,9 +158,23 @@ _LOADING = regex(
 """What loads code before the program does anything, or changes which program a name is."""
 _STARTING = regex(
     r"GIT_.*|SSH_ASKPASS|.*PAGER|.*_COMMAND|PYTHON.*|NODE_.*|.*EDITOR|VISUAL|BROWSER|SHELL|HOME|"
-    r"XDG_CONFIG_HOME|HOSTALIASES|.*_proxy|.+FLAGS"
+    r"XDG_CONFIG_HOME|HOSTALIASES|.*_(proxy|PROXY)|.+FLAGS"
 )
 """What names programs, or where settings are that name them."""
+_STEERING = regex(
+    r".*(OPT(ION)?S|ARG(UMENT)?S|WRAPPER|RUNNER|SHELL|CMD|COMMAND|HOOKS?|RSH|SSH|INIT|COMPILER|"
+    r"LINKER|PLUGINS?|MODULES?_PATH|FILE|FOLDER|DIR|DIRS|DIRECTORY|PATH|PREFIX|ROOT|HOME|CONF|CONFIG|"
+    r"RC|LOG|OUT|OUTPUT|HOST|INDEX|REGISTRY|REPOSITORY|PROXY|TRACE|DUMP)|"
+    r"(CARGO|RUST\w*|UV|PIP|PDM|POETRY|NPM|PNPM|YARN|BUN|DENO|COREPACK|PYTEST|TOX|NOX|JEST|VITEST|"
+    r"MOCHA|NYC|COVERAGE|DOCKER|BUILDX|BUILDKIT|COMPOSE|CONTAINER|PODMAN|KUBE|HELM|AWS|AZURE|GCLOUD|"
+    r"ANSIBLE|TF|TERRAFORM|SSL|OPENSSL|CURL|LLVM|GCOV|[ATUM]SAN|MALLOC|GLIBC|MAVEN|GRADLE|SBT|"
+    r"DOTNET|NUGET|BUNDLE|GEM|COMPOSER)_.*|CC|CXX|CPP|LD|AR|AS|NM|STRIP|RUSTC|RUSTDOC|GO[A-Z]+",
+    re.IGNORECASE,
+)
+"""What steers a tool and no code of a project, by the manuals of many: options, programs that it
+starts, and where it reads and writes."""
+_SETTING = regex(r"(?![-.~])[\w@%+=,:.-]*(/(?!\.)[\w@%+=,:.-]+)*")
+_DATABASE = regex(r"sqlite(\+\w+)?:///")
 
 
 def environment_concern(name: str, value: str) -> tuple[bool, str]:
@@ -179,6 +195,21 @@ def environment_concern(name: str, value: str) -> tuple[bool, str]:
     if _STARTING.fullmatch(name):
         return False, f"the variable `{name[:60]}` may decide what is started"
     return False, f"the variable `{name[:60]}` is set"
+
+
+def setting_paths(name: str, value: str) -> tuple[str, ...] | None:
+    """Return what may be paths in a variable that only a project's own code would read, or None.
+
+    Its value is one word, or a file of SQLite's.
+
+    >>> setting_paths("APP_SETTINGS", "app.test"), setting_paths("CARGO_HOME", "x")
+    (('app.test',), None)
+    """
+    database = _DATABASE.match(value)
+    rest = value[database.end() :] if database else value
+    if may_start(name, value) or _STEERING.fullmatch(name) or not _SETTING.fullmatch(rest):
+        return None
+    return tuple(filter(None, re.split("[,:=]", rest)))
 
 
 def may_start(name: str, value: str) -> bool:

@@ -6,6 +6,7 @@ at what a command starts: by its words, by variables, by what it reads, and by a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -14,7 +15,7 @@ from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules
-from skillhouse.permission.environment import may_start
+from skillhouse.permission.environment import may_start, setting_paths
 from skillhouse.permission.grammar import CommandMeaning, is_wrapper
 from skillhouse.permission.hard_denies import FIND_RUNS, HardDenies
 from skillhouse.permission.path_policy import PathPolicy
@@ -155,30 +156,41 @@ class Fence:
     ) -> tuple[bool, str]:
         """Return what `HardDenies.variable_concern` does, of a variable before a judged command.
 
-        Where a rule with `unbound` covers the command, any code of the workspace runs, which may
-        set what it likes: of a variable is left what other programs read before it, and a value
-        that may name what a rule denies or asks about.
+        Where a rule with `unbound` covers the command, any code of the workspace runs. To this a
+        variable is a setting, if it is one word, steers no tool, leads nowhere out of the workspace
+        and names nothing that a rule denies or asks about.
         """
         is_refused, concern = self._refusals.variable_concern(name, value)
         if is_refused or not (concern and judged is not None and self._is_unbound(judged)):
             return is_refused, concern
         if name == "PYTHONPATH":
-            places = filter(None, value.split(":"))
-            return False, concern if any(map(self._places.reading, places)) else ""
-        if may_start(name, value) and not name.endswith("FLAGS"):
+            paths: tuple[str, ...] | None = tuple(filter(None, value.split(":")))
+        else:
+            paths = setting_paths(name, value)
+        if paths is None or any(self._places.reading(os.path.join(".", path)) for path in paths):
             return False, concern
-        asked = self.variable(judged.argv, name, value)
+        asked = None if name == "PYTHONPATH" else self.variable(judged.argv, name, value)
         return False, asked.reason if asked is not None else ""
 
     def _is_unbound(self, judged: JudgedCommand) -> bool:
-        """Whether a rule allows a command with any words, and no approval of a person.
+        """Whether a rule allows a command that runs the code of the workspace and does no more, and
+        no approval of a person does.
 
         A file of tasks is approved by its bytes, which a variable may have replaced by another.
         """
-        scripts = judged.scripts[judged.is_own :]
-        is_allowed = judged.unbound and judged.effect is Effect.ALLOW
-        has_tasks = not all(script[-1].endswith(_MODULE) for script in scripts)
-        return is_allowed and not has_tasks and not self._rules.rule(judged.argv).is_granted
+        if not (judged.unbound and judged.effect is Effect.ALLOW):
+            return False
+        for script in judged.scripts[judged.is_own :]:
+            if not script[-1].endswith(_MODULE) or any(map(self._places.kind_of, script)):
+                return False
+        for at in read_command(judged.argv).chain():
+            # What starts a module or a program that the rule names, as `uv run pytest`, is known.
+            known = all(
+                h.kind == "unbound" or (h.kind == "runs" and h.depth < 0) for h in at.hazards
+            )
+            if at.grammar is None or not known:
+                return False
+        return not self._rules.rule(judged.argv).is_granted
 
     def variable(self, argv: Sequence[str], name: str, value: str) -> JudgedCommand | None:
         """Return the verdict on a variable before a command that `*` covers; None where it starts

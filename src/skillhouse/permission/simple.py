@@ -118,7 +118,9 @@ class CommandJudge:
         """Judge the variables before a command; return the verdict on the command with them."""
         for name, value in (*raw.exported, *raw.assignments):
             is_refused, concern = self._fence.variable_concern(judged, name, value)
-            if concern:
+            # What the runner of plans does itself, and `echo`, read no variable.
+            is_read = judged.needs_rule and verdict.argv[0] != "cd"
+            if concern and (is_refused or is_read):
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
             if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:

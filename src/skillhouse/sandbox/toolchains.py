@@ -112,6 +112,8 @@ class FoundPlaces(Struct):
     links: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    bases: list[str] = field(default_factory=list)
+    """Interpreters of environments that are looked at: two may lead to each other."""
 
 
 class ToolPlaces:
@@ -267,12 +269,23 @@ class ToolPlaces:
             prefix = _prefix_of(row, root, real)
             if prefix is not None:
                 return self._version(found, row, root, prefix, shown)
-        above = os.path.dirname(real)
-        if os.path.isfile(f"{above}/{_VENV_FILE}") and not self._place_problem(above):
-            # A virtual environment, which managers keep in places of their own (PEP 405).
-            return self._version(found, _ENVIRONMENT, os.path.dirname(above), above, shown)
+        if self._is_environment(real):
+            # Managers keep them in places of their own.
+            above = os.path.dirname(real)
+            root = os.path.dirname(above)
+            return self._version(found, _ENVIRONMENT, root, above, shown) or self._mount(
+                found, [real], shown
+            )
         packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
         return self._mount(found, [packages], shown)
+
+    def _is_environment(self, real: str) -> bool:
+        """Whether a directory of PATH is that of a virtual environment (PEP 405)."""
+        above, name = os.path.split(real)
+        # Where everybody's programs are is what everybody's programs keep, too.
+        is_own = name == "bin" and above != f"{self._home}/.local"
+        has_file = is_own and os.path.isfile(f"{above}/{_VENV_FILE}")
+        return has_file and not self._place_problem(above)
 
     def _version(
         self, found: FoundPlaces, row: Toolchain, root: str, prefix: str, shown: str
@@ -284,6 +297,9 @@ class ToolPlaces:
         parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
         if wanted == PARTS and prefix != root and names and names <= _HARMLESS:
             parts = [prefix]
+        if is_venv:
+            # INVARIANT: a part that leads elsewhere may have been made by what ran there.
+            parts = [part for part in parts if _is_below(self._real(part), (prefix, *_SYSTEM))]
         always = [f"{root}/{name}" for name in row.always]
         if not self._mount(found, [*parts, *filter(self._exists, always)], shown):
             return False
@@ -416,14 +432,17 @@ class ToolPlaces:
         INVARIANT: an agent can make the link lead anywhere, so that only what a row names is shown.
         """
         real = self._real(program)
-        if _is_below(real, (*_SYSTEM, self._workspace)) or not os.path.isfile(real):
+        is_looked_at = real in found.bases or not os.path.isfile(real)
+        if is_looked_at or _is_below(real, (*_SYSTEM, self._workspace)):
             return
         shown = f"the interpreter of `{os.path.dirname(os.path.dirname(program))}`"
         for row, root in self._rooted:
             prefix = _prefix_of(row, root, real)
             if prefix is not None and not self._refused_file(real):
+                found.bases.append(real)
                 if self._version(found, row, root, prefix, shown):
                     self._note_links(found, program)
+                found.bases.pop()
                 return
         found.notes.append(f"{shown} is left out: no row of the toolchains names `{real}`")
 

@@ -204,7 +204,7 @@ def _columns(stream: TextIO | None, said: str = "") -> int:
 
     `shutil.get_terminal_size` loads three packers of archives with it.
     """
-    if said.isdecimal() and int(said) > 0:
+    if said.isdecimal() and len(said) < 6 and int(said) > 0:
         return int(said)
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream else 0
