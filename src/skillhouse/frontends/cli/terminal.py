@@ -50,7 +50,7 @@ class Terminal:
         self.is_watched = errors.isatty() and environment.get("TERM") != "dumb"
         """Whether a line of talk can be written over."""
         self.is_styled = self._coloured[output]
-        self.width = min(_columns(sys.__stdout__, environment.get("COLUMNS", "")), WIDTH_MAX)
+        self.width = min(_columns(sys.__stdout__, os.environ.get("COLUMNS", "")), WIDTH_MAX)
         self.has_json = False
         """Whether a JSON value was written."""
         self.last_error = ""

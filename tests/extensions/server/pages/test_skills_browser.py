@@ -709,6 +709,8 @@ def test_letters_lead_to_pages_skills_and_the_stop_and_change_nothing(visit, tmp
     page.keyboard.press("?")
     assert page.locator("#key-help").is_visible()
     page.keyboard.press("Escape")
+    # Keys within a dialog are its own, until it has closed.
+    page.locator("#key-help").wait_for(state="hidden")
     # Stopped by two keys; the first one alone does nothing.
     page.keyboard.press("!")
     page.wait_for_url("**/approvals/stop")
