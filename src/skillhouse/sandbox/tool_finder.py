@@ -20,7 +20,8 @@ from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
 from skillhouse.sandbox.profile import Caches, Toolset
-from skillhouse.sandbox.toolchains import CacheRow, ToolPlaces, tables
+from skillhouse.sandbox.tool_table import CacheRow, tables
+from skillhouse.sandbox.toolchains import ToolPlaces
 
 BYTES_MAX = 4 << 30
 """Bytes of the caches of one workspace; beyond, they are emptied."""

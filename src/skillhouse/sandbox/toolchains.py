@@ -11,16 +11,15 @@ import fnmatch
 import functools
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 from skillhouse.floor import PathStateCache, directory_problem, is_secret, trail
 from skillhouse.floor.errors import first_of
 from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
+from skillhouse.sandbox.tool_table import ENVIRONMENT, PARTS, VENV_FILE, Toolchain, tables
 
 MOUNTS_MAX = 24
 """Places of tools that a run sees; each costs 0.14 ms."""
@@ -31,10 +30,6 @@ NAMED_MAX = 8
 PATH_MAX = 128
 """Directories of a PATH that are looked at."""
 
-PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
-"""Of an installed version, what programs need: not `etc`, where npm and others have settings."""
-_VENV_FILE = "pyvenv.cfg"
-"""What makes a directory a virtual environment (PEP 405)."""
 _HARMLESS = frozenset((*PARTS, "man", "LICENSE", "README.md", "CHANGELOG.md", "BUILD", "sbin"))
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _VENVS = (".venv", "venv", "env", ".virtualenv")
@@ -55,53 +50,6 @@ JUDGED = frozenset(
     "patch file".split()
 )
 """Programs that are always the system's, where it has them."""
-
-
-class Toolchain(Struct, frozen=True, kw_only=True):
-    """One row of the table (docs/reference/toolchains.md)."""
-
-    name: str
-    source: str
-    root: tuple[str, ...]
-    prefixes: tuple[str, ...] = ()
-    parts: tuple[str, ...] = PARTS
-    beside: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
-    shims: tuple[str, ...] = ()
-    version: Mapping[str, str] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
-_ENVIRONMENT = Toolchain(name="environment", source="PEP 405", root=())
-"""What a virtual environment is that no row of the table names."""
-
-
-class CacheRow(Struct, frozen=True, kw_only=True):
-    """One cache of the table."""
-
-    name: str
-    source: str
-    programs: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    """At the top of a workspace: it counts there as well."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
-    closed: bool = False
-    at: tuple[str, ...] = ()
-    """Where the person's own is, the first whose variable is set: runs see the cache there."""
-
-
-@functools.cache
-def tables() -> tuple[tuple[Toolchain, ...], tuple[CacheRow, ...]]:
-    """Return the rows of `toolchains.toml`."""
-    with Path(__file__).with_name("toolchains.toml").open("rb") as file:
-        read = tomllib.load(file)
-    chains = tuple(Toolchain(**_tuples(row)) for row in read["toolchains"])
-    return chains, tuple(CacheRow(**_tuples(row)) for row in read["caches"])
-
-
-def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
 
 
 class FoundPlaces(Struct):
@@ -273,7 +221,7 @@ class ToolPlaces:
             # Managers keep them in places of their own.
             above = os.path.dirname(real)
             root = os.path.dirname(above)
-            return self._version(found, _ENVIRONMENT, root, above, shown) or self._mount(
+            return self._version(found, ENVIRONMENT, root, above, shown) or self._mount(
                 found, [real], shown
             )
         packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
@@ -284,7 +232,7 @@ class ToolPlaces:
         above, name = os.path.split(real)
         # Where everybody's programs are is what everybody's programs keep, too.
         is_own = name == "bin" and above != f"{self._home}/.local"
-        has_file = is_own and os.path.isfile(f"{above}/{_VENV_FILE}")
+        has_file = is_own and os.path.isfile(f"{above}/{VENV_FILE}")
         return has_file and not self._place_problem(above)
 
     def _version(
@@ -292,7 +240,7 @@ class ToolPlaces:
     ) -> bool:
         """Show an installed version: its parts, or it as a whole where it has nothing else."""
         names = set(self._names(prefix))
-        is_venv = _VENV_FILE in names and prefix != root and "" not in row.parts
+        is_venv = VENV_FILE in names and prefix != root and "" not in row.parts
         wanted = PARTS if is_venv else row.parts
         parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
         if wanted == PARTS and prefix != root and names and names <= _HARMLESS:
@@ -304,7 +252,7 @@ class ToolPlaces:
         if not self._mount(found, [*parts, *filter(self._exists, always)], shown):
             return False
         self._set_variables(found, row, root)
-        if _VENV_FILE in names:
+        if VENV_FILE in names:
             self._base(found, f"{prefix}/bin/python")
         return True
 
@@ -423,7 +371,7 @@ class ToolPlaces:
 
     def _environments(self) -> Iterator[str]:
         for name in _VENVS:
-            if self._exists(f"{self._workspace}/{name}/{_VENV_FILE}"):
+            if self._exists(f"{self._workspace}/{name}/{VENV_FILE}"):
                 yield f"{self._workspace}/{name}/bin/python"
 
     def _base(self, found: FoundPlaces, program: str) -> None:

@@ -1,0 +1,63 @@
+"""The rows of `toolchains.toml`: version managers, and the caches of tools."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
+"""Of an installed version, what programs need: not `etc`, where npm and others have settings."""
+VENV_FILE = "pyvenv.cfg"
+"""What makes a directory a virtual environment (PEP 405)."""
+
+
+class Toolchain(Struct, frozen=True, kw_only=True):
+    """One row of the table (docs/reference/toolchains.md)."""
+
+    name: str
+    source: str
+    root: tuple[str, ...]
+    prefixes: tuple[str, ...] = ()
+    parts: tuple[str, ...] = PARTS
+    beside: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    shims: tuple[str, ...] = ()
+    version: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+ENVIRONMENT = Toolchain(name="environment", source="PEP 405", root=())
+"""What a virtual environment is that no row of the table names."""
+
+
+class CacheRow(Struct, frozen=True, kw_only=True):
+    """One cache of the table."""
+
+    name: str
+    source: str
+    programs: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """At the top of a workspace: it counts there as well."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    closed: bool = False
+    at: tuple[str, ...] = ()
+    """Where the person's own is, the first whose variable is set: runs see the cache there."""
+
+
+@functools.cache
+def tables() -> tuple[tuple[Toolchain, ...], tuple[CacheRow, ...]]:
+    """Return the rows of `toolchains.toml`."""
+    with Path(__file__).with_name("toolchains.toml").open("rb") as file:
+        read = tomllib.load(file)
+    chains = tuple(Toolchain(**_tuples(row)) for row in read["toolchains"])
+    return chains, tuple(CacheRow(**_tuples(row)) for row in read["caches"])
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in row.items()}
