@@ -176,7 +176,7 @@ UNBOUND = [
     ("DJANGO_SETTINGS_MODULE=app.settings pytest", "allow"),
     ("DATABASE_URL=sqlite:///test.db FOO=a,b:1 pytest", "allow"),
     ("RUSTFLAGS='-C debuginfo=0' cargo test", "allow"),
-    ("APP_LEVEL=debug cargo test", "allow"),
+    ("APP_LEVEL=debug TEST_TIMEOUT=60 cargo test", "allow"),
     ("FOO= pytest", "allow"),
     ("uv run pytest", "allow"),
     ("TEST_DB=x uv run pytest", "allow"),
