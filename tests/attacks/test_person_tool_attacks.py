@@ -201,7 +201,51 @@ def test_parts_of_an_environment_that_lead_elsewhere_are_left_out(place: Place) 
         assert tools.shows(str(place.home / f"envs/{number}/bin/tool")), number
 
 
-def test_programs_of_everybody_are_no_environment(place: Place) -> None:
+def test_a_directory_of_path_that_an_agent_made_a_link_shows_nothing(place: Place) -> None:
+    """In its workspace, or in the environment of another one that it wrote in before."""
+    secrets = (".aws/credentials", ".config/app/token", "Documents/plan", ".mozilla/cookies")
+    for name in secrets:
+        program(place.home / name)
+    program(place.home / ".cargo/bin/cargo")
+    other = place.home / "other/.venv"
+    for venv in (place.root / ".venv", other):
+        venv.mkdir(parents=True)
+        (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (place.root / "node_modules").mkdir()
+    (place.root / "tools").symlink_to(place.home / "Documents")
+    links = [place.root / ".venv/bin", other / "bin", place.root / "node_modules/.bin"]
+    for target in (".aws", ".config", "Documents", ".mozilla"):
+        for link in links:
+            link.unlink(missing_ok=True)
+            link.symlink_to(place.home / target)
+        place.path = [str(link) for link in links]
+        tools = place.tools(settings=ToolSettings(path=("tools",)))
+        assert not any(tools.shows(str(place.home / name)) for name in secrets), target
+        assert tools.path == ("/usr/bin",)
+    # A person's own links go on, and a row's directories are shown wherever a link is.
+    (place.home / "mine").symlink_to(place.home / "own")
+    program(place.home / "own/tool")
+    links[0].unlink()
+    links[0].symlink_to(place.home / ".cargo/bin")
+    place.path = [str(place.home / "mine"), str(links[0])]
+    assert place.tools().path == (
+        str(place.home / "own"),
+        str(place.home / ".cargo/bin"),
+        "/usr/bin",
+    )
+
+
+def test_a_directory_of_path_that_holds_credentials_by_its_place_is_left_out(place: Place) -> None:
+    for name in (".aws/credentials", ".kube/config", ".docker/config.json"):
+        place.path.append(str(program(place.home / name).parent))
+    assert place.tools().path == ("/usr/bin",)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_programs_of_everybody_are_no_environment(place: Place, *, is_link: bool) -> None:
+    if is_link:
+        (place.home / "data").mkdir()
+        (place.home / ".local").symlink_to("data")
     for above, name in ((".local", "bin"), ("x", "scripts")):
         for file in (f"{name}/tool", "share/keyrings/login", "lib/mod.py"):
             program(place.home / above / file)
@@ -209,8 +253,8 @@ def test_programs_of_everybody_are_no_environment(place: Place) -> None:
         place.path.append(str(place.home / above / name))
     tools = place.tools()
     for above, name in ((".local", "bin"), ("x", "scripts")):
-        assert tools.shows(str(place.home / above / name / "tool"))
-        assert not tools.shows(str(place.home / above / "share/keyrings/login"))
+        assert tools.shows(str((place.home / above / name / "tool").resolve()))
+        assert not tools.shows(str((place.home / above / "share/keyrings/login").resolve()))
 
 
 def test_environments_whose_interpreters_lead_to_each_other_end_nothing(place: Place) -> None:

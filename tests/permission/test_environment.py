@@ -41,6 +41,7 @@ CALM = [
     "RUSTFLAGS='-D warnings -C debuginfo=0 -Ctarget-cpu=native' ls",
     "RUSTDOCFLAGS='--cfg docsrs -D rustdoc::all' ls",
     "CFLAGS='-O2 -g -Wall -Wextra -Wshadow=2 -std=c11 -DNDEBUG -fPIC -march=x86-64-v3' ls",
+    "NODE_OPTIONS='--openssl-legacy-provider --trace-uncaught' RUBYOPT=-W:no-deprecated ls",
     "CXXFLAGS=-fsanitize=address,undefined CPPFLAGS=-DX=1 ls",
 ]
 ASKED = [
@@ -114,6 +115,8 @@ DENIED = [
     "NODE_OPTIONS=--import=./x.js ls",
     "PERL5OPT=-Mx ls",
     "RUBYOPT=-rx ls",
+    "RUBYOPT='-W0 -rx' ls",
+    "NODE_OPTIONS=--experimental-loader=./x.js ls",
     "JAVA_TOOL_OPTIONS=-javaagent:x ls",
     "GIT_EXEC_PATH=. git log",
     "GIT_CONFIG_COUNT=1 git log",
@@ -178,6 +181,12 @@ UNBOUND = [
     ("RUSTFLAGS='-C debuginfo=0' cargo test", "allow"),
     ("APP_LEVEL=debug TEST_TIMEOUT=60 cargo test", "allow"),
     ("FOO= pytest", "allow"),
+    ("RUN_SLOW=yes CUDA_VISIBLE_DEVICES=-1 pytest", "allow"),
+    ("DATABASE_URL=sqlite:// pytest", "allow"),
+    ("DATABASE_URL=sqlite:///./test.db pytest", "allow"),
+    ("DATABASE_URL=sqlite+aiosqlite:///:memory: pytest", "allow"),
+    ("FOO=1 npx jest", "allow"),
+    ("NODE_OPTIONS=--experimental-vm-modules npx jest", "allow"),
     ("uv run pytest", "allow"),
     ("TEST_DB=x uv run pytest", "allow"),
     ("export FOO=1 && cd src && pytest", "allow"),
@@ -231,7 +240,23 @@ UNBOUND = [
     # What installs, sends, or runs elsewhere is not the code of the workspace.
     ("FOO=1 pip install x", "ask"),
     ("DOCKER_HOST=x docker build .", "ask"),
-    ("FOO=1 docker build .", "allow"),
+    ("FOO=1 docker build .", "ask"),
+    # A variable of any name is a property of MSBuild.
+    ("RunAnalyzers=false dotnet test", "ask"),
+    # What is there, what is a program, and what an agent may not make.
+    ("FOO=src pytest", "ask"),
+    ("FOO=run.py pytest", "ask"),
+    ("FOO=a,run.py pytest", "ask"),
+    ("FOO=python3 pytest", "ask"),
+    ("FOO=.git/config pytest", "ask"),
+    ("DATABASE_URL=sqlite:///out/x.db pytest", "ask"),
+    ("DATABASE_URL=sqlite:///run.py pytest", "ask"),
+    ("PLAYWRIGHT_HTML_REPORT=x npm test", "ask"),
+    ("SUNPRO_DEPENDENCIES=x cargo test", "ask"),
+    ("CC_x86_64_unknown_linux_gnu=x cargo test", "ask"),
+    # POSIX: what is before a special built-in stays.
+    ("EDITOR=evil : && ls", "ask"),
+    ("FOO=1 : ; ls", "ask"),
     ("FOO=1 npm publish", "ask"),
     ("FOO=1 deploy now", "ask"),
     # The bytes of this module are approved, and PYTHONSAFEPATH takes it away.
@@ -244,7 +269,9 @@ UNBOUND = [
     ("PATH=. pytest", "deny"),
     ("env LD_PRELOAD=./x.so pytest", "deny"),
     # A variable of a line reaches its other commands too, of which no rule says that.
-    ("export FOO=1; pytest; ls", "ask"),
+    ("export FOO=1; pytest; ls", "allow"),
+    ("export FOO=1 && pytest -q 2>&1 | tail -20", "allow"),
+    ("export GIT_PAGER=x; ls", "ask"),
     ("export GIT_SSH_COMMAND='sudo x'; echo hi", "deny"),
     ("FOO=1 ls", "ask"),
     ("PYTHONPATH=src python run.py", "ask"),
@@ -277,7 +304,8 @@ def test_before_what_runs_any_code_of_the_workspace_a_variable_is_no_more(
         "npm run build *",
         "python -m mytool *",
         "uv run pytest *",
-        *("pip install *", "docker build *", "npm publish *", "deploy *"),
+        *("pip install *", "docker build *", "npm publish *", "deploy *", "npx jest *"),
+        "dotnet test *",
     )
     rules = [
         *(Rule(effect=Effect.ALLOW, action="exec", pattern=one, unbound=True) for one in patterns),

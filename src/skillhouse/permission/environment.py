@@ -26,7 +26,9 @@ _WARNING = r"(ignore|default|error|always|all|module|once)(::[A-Z][A-Za-z]*Warni
 _NODE = (
     r"--max[-_](old|semi)[-_]space[-_]size=\d{1,7}|--(no|trace)-(warnings|deprecation)|"
     r"--stack-trace-limit=\d{1,5}|--enable-source-maps|"
-    r"--unhandled-rejections=(strict|warn|none|throw|warn-with-error-codes)"
+    r"--unhandled-rejections=(strict|warn|none|throw|warn-with-error-codes)|"
+    r"--experimental-(vm-modules|strip-types)|--openssl-legacy-provider|--trace-uncaught|"
+    r"--expose[-_]gc|--dns-result-order=(ipv4first|verbatim)"
 )
 
 _GO = (
@@ -79,6 +81,9 @@ HARMLESS = (
     ),
     Harmless(
         r"NODE_OPTIONS", rf"({_NODE})( +({_NODE}))*|", "Node.js, command-line API: NODE_OPTIONS"
+    ),
+    Harmless(
+        r"RUBYOPT", r"-W([012]|:no-(deprecated|experimental))|", "ruby(1): warnings, and no code"
     ),
     Harmless(r"NODE_(NO_WARNINGS|DISABLE_COLORS)", _SWITCH, "Node.js, command-line API"),
     Harmless(
@@ -163,18 +168,33 @@ _STARTING = regex(
 """What names programs, or where settings are that name them."""
 _STEERING = regex(
     r".*(OPT(ION)?S|ARG(UMENT)?S|WRAPPER|RUNNER|SHELL|CMD|COMMAND|HOOKS?|RSH|COMPILER|LINKER|"
-    r"PLUGINS?|FILE|FOLDER|DIRS?|DIRECTORY|PATH|PREFIX|HOME|CONF|CONFIG|REGISTRY|REPOSITORY|PROXY)|"
-    r"(.*_)?(SSH|INIT|ROOT|RC|LOG|OUT|OUTPUT|HOST|INDEX|TRACE|DUMP)|"
-    r"(CARGO|RUST\w*|UV|PIP|PDM|POETRY|NPM|PNPM|YARN|BUN|DENO|COREPACK|PYTEST|TOX|NOX|JEST|VITEST|"
-    r"MOCHA|NYC|COVERAGE|DOCKER|BUILDX|BUILDKIT|COMPOSE|CONTAINER|PODMAN|KUBE|HELM|AWS|AZURE|GCLOUD|"
-    r"ANSIBLE|TF|TERRAFORM|SSL|OPENSSL|CURL|LLVM|GCOV|[ATUM]SAN|MALLOC|GLIBC|MAVEN|GRADLE|SBT|"
-    r"DOTNET|NUGET|BUNDLE|GEM|COMPOSER)_.*|CC|CXX|CPP|LD|AR|AS|NM|STRIP|RUSTC|RUSTDOC|GO[A-Z]+",
+    r"PLUGINS?|FILES?|FOLDER|DIRS?|DIRECTORY|PATHS?|PREFIX|HOME|CONF|CONFIG|REGISTRY|REPOSITORY|"
+    r"PROXY|BIN|BINARY|EXE|DRIVER|PROVIDER|MODULES|LIBRAR(Y|IES)|FILENAMES|DEPENDENCIES|REPORT|"
+    r"HOSTS|ALLOW|RC)|"
+    r"(.*_)?(SSH|INIT|ROOT|LOG|OUT|OUTPUT|OUTPUT_NAME|HOST|INDEX|TRACE|DUMP|SITE|SOCK)|"
+    r"(CARGO|RUST\w*|UV|PIP|PIPENV|PDM|POETRY|HATCH|VIRTUALENV|CONDA|MISE|NPM|PNPM|YARN|BUN|DENO|"
+    r"COREPACK|PYTEST|TOX|NOX|JEST|VITEST|MOCHA|NYC|COVERAGE|PLAYWRIGHT|PW|CYPRESS|DOCKER|BUILDX|"
+    r"BUILDKIT|EXPERIMENTAL|COMPOSE|CONTAINER|PODMAN|KUBE|HELM|AWS|AZURE|GCLOUD|ANSIBLE|TF|"
+    r"TERRAFORM|SSL|OPENSSL|CURL|LLVM|GCOV|[ATUM]SAN|MALLOC|GLIBC|MAVEN|GRADLE|SBT|DOTNET|COMPLUS|"
+    r"CORECLR|MSBUILD|NUGET|BUNDLE|GEM|COMPOSER|CCACHE|SCCACHE|DISTCC|MIX|HEX|ERL|PKG_CONFIG|CC|"
+    r"CXX|AR|SUNPRO)_.*|((TARGET|HOST)_)?(CC|CXX|CPP|LD|AR|AS|NM|STRIP)|RUSTC|RUSTDOC|RUSTFMT|"
+    r"CMAKE|MAKE|MAKEFILES|PROTOC|FC|NVCC|G(O[A-Z]+|CCGO)",
     re.IGNORECASE,
 )
 """What steers a tool and no code of a project, by the manuals of many: options, programs that it
 starts, and where it reads and writes."""
-_SETTING = regex(r"(?![-.~])[\w@%+=,:.-]*(/(?!\.)[\w@%+=,:.-]+)*")
-_DATABASE = regex(r"sqlite(\+\w+)?:///")
+_PLAIN_WORD = regex(r"(?![-.~])[\w@%+=,:.-]*(/(?!\.)[\w@%+=,:.-]+)*")
+_NO_PLACE = regex(rf"-?\d{{1,9}}|{_SWITCH}")
+_DATABASE = regex(r"sqlite(\+\w+)?://(/:memory:|/(\./)?([\w-]+(/[\w-]+)*\.(db|sqlite3?)))?")
+
+
+class Setting(NamedTuple):
+    """What a value may lead to that only a project's own code would read."""
+
+    words: tuple[str, ...] = ()
+    """Words that are no more than words, if they name no file and no program."""
+    database: str = ""
+    """A file of SQLite's, which is read and written."""
 
 
 def environment_concern(name: str, value: str) -> tuple[bool, str]:
@@ -197,19 +217,20 @@ def environment_concern(name: str, value: str) -> tuple[bool, str]:
     return False, f"the variable `{name[:60]}` is set"
 
 
-def setting_paths(name: str, value: str) -> tuple[str, ...] | None:
-    """Return what may be paths in a variable that only a project's own code would read, or None.
+def setting_of(name: str, value: str) -> Setting | None:
+    """Return what a variable says that only a project's own code would read; None for another.
 
-    Its value is one word, or a file of SQLite's.
-
-    >>> setting_paths("APP_SETTINGS", "app.test"), setting_paths("CARGO_HOME", "x")
-    (('app.test',), None)
+    >>> setting_of("APP_SETTINGS", "app.test"), setting_of("CARGO_HOME", "x")
+    (Setting(words=('app.test',), database=''), None)
     """
-    database = _DATABASE.match(value)
-    rest = value[database.end() :] if database else value
-    if may_start(name, value) or _STEERING.fullmatch(name) or not _SETTING.fullmatch(rest):
+    if may_start(name, value) or _STEERING.fullmatch(name):
         return None
-    return tuple(filter(None, re.split("[,:=]", rest)))
+    if found := _DATABASE.fullmatch(value):
+        return Setting(database=found[4] or "")
+    if _NO_PLACE.fullmatch(value):
+        return Setting()
+    words = tuple(filter(None, re.split("[,:=]", value)))
+    return Setting(words) if _PLAIN_WORD.fullmatch(value) else None
 
 
 def may_start(name: str, value: str) -> bool:

@@ -15,7 +15,7 @@ from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules
-from skillhouse.permission.environment import may_start, setting_paths
+from skillhouse.permission.environment import may_start, setting_of
 from skillhouse.permission.grammar import CommandMeaning, is_wrapper
 from skillhouse.permission.hard_denies import FIND_RUNS, HardDenies
 from skillhouse.permission.path_policy import PathPolicy
@@ -27,6 +27,7 @@ from skillhouse.permission.unknown_program import (
     WORDS_MAX,
     code_words,
     hidden_code,
+    possible_commands,
     table_of,
     unlisted,
 )
@@ -72,6 +73,9 @@ _NAMING = regex(
 """Ends of names of variables that say what a program starts, in the manuals of many."""
 _MODULE = "/__main__.py"
 """Where Python also looks for a module that it is to run: one of a library, most often."""
+_PROPERTIES = frozenset(("dotnet", "docker", "podman", "buildah", "terraform", "tofu"))
+"""Programs to which a variable of any name may be an option (MSBuild, "Use environment variables in
+a build"), or that hand none to the code that they run."""
 _CODED = regex(r"[\s;|&`$\\'\"<>]")
 _ORDERS = {
     "sqlite3": regex(r"^\s*\.\w|writefile|load_extension|edit\s*\(", re.MULTILINE | re.IGNORECASE),
@@ -164,13 +168,25 @@ class Fence:
         if is_refused or not (concern and judged is not None and self._is_unbound(judged)):
             return is_refused, concern
         if name == "PYTHONPATH":
-            paths: tuple[str, ...] | None = tuple(filter(None, value.split(":")))
-        else:
-            paths = setting_paths(name, value)
-        if paths is None or any(self._places.reading(os.path.join(".", path)) for path in paths):
+            places = [os.path.join(".", path) for path in value.split(":") if path]
+            return False, concern if any(map(self._places.reading, places)) else ""
+        setting = setting_of(name, value)
+        if setting is None or any(map(self._leads_on, setting.words)):
             return False, concern
-        asked = None if name == "PYTHONPATH" else self.variable(judged.argv, name, value)
-        return False, asked.reason if asked is not None else ""
+        if setting.database and not self._may_change(setting.database):
+            return False, concern
+        rulings = [self._rules.rule(words) for _, words, _ in possible_commands(("", value))]
+        asked = (ruling.denied or ruling.asked for ruling in rulings)
+        return False, next(filter(None, asked), "")
+
+    def _leads_on(self, word: str) -> bool:
+        """Whether a word of a value may be a file that is there, a program, or one not to make."""
+        is_there = self._places.kind_of(word) or self._places.has_program(word)
+        return bool(is_there) or not self._may_change(os.path.join(".", word))
+
+    def _may_change(self, path: str) -> bool:
+        is_asked = self._places.writing(path, covered=True)[0] is not Effect.ALLOW
+        return not (is_asked or self._places.reading(path))
 
     def _is_unbound(self, judged: JudgedCommand) -> bool:
         """Whether a rule allows a command that runs the code of the workspace and does no more, and
@@ -185,10 +201,9 @@ class Fence:
                 return False
         for at in read_command(judged.argv).chain():
             # What starts a module or a program that the rule names, as `uv run pytest`, is known.
-            known = all(
-                h.kind == "unbound" or (h.kind == "runs" and h.depth < 0) for h in at.hazards
-            )
-            if at.grammar is None or not known:
+            kinds = {h.kind for h in at.hazards if h.kind != "runs" or h.depth >= 0}
+            more = kinds - {"unbound"} - ({"installs"} if at.program == "npx" else set())
+            if at.grammar is None or more or at.program in _PROPERTIES:
                 return False
         return not self._rules.rule(judged.argv).is_granted
 

@@ -15,6 +15,7 @@ from skillhouse.permission import hazards
 from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
 from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
 from skillhouse.permission.command_rules import CommandRules, RuleOutcome
+from skillhouse.permission.environment import setting_of
 from skillhouse.permission.fence import Fence
 from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
@@ -116,10 +117,13 @@ class CommandJudge:
         self, judged: JudgedCommand, raw: RawCommand, verdict: SimpleVerdict
     ) -> JudgedCommand:
         """Judge the variables before a command; return the verdict on the command with them."""
-        for name, value in (*raw.exported, *raw.assignments):
+        is_own = verdict.argv[0] != ":" and (verdict.argv[0] == "cd" or not judged.needs_rule)
+        for place, (name, value) in enumerate((*raw.exported, *raw.assignments)):
             is_refused, concern = self._fence.variable_concern(judged, name, value)
-            # What the runner of plans does itself, and `echo`, read no variable.
-            is_read = judged.needs_rule and verdict.argv[0] != "cd"
+            # What the runner of plans does itself, `echo`, and what only reads heed no setting of
+            # another; an assignment before `:` stays where a shell runs it (POSIX, 2.14).
+            is_exported = place < len(raw.exported) and only_reads(verdict.argv)
+            is_read = not (is_own or (is_exported and setting_of(name, value) is not None))
             if concern and (is_refused or is_read):
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv

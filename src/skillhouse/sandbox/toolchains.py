@@ -30,7 +30,11 @@ NAMED_MAX = 8
 PATH_MAX = 128
 """Directories of a PATH that are looked at."""
 
-_HARMLESS = frozenset((*PARTS, "man", "LICENSE", "README.md", "CHANGELOG.md", "BUILD", "sbin"))
+_MARKS = (".gitignore", "CACHEDIR.TAG", ".lock")
+"""What makers of environments leave in them."""
+_HARMLESS = frozenset(
+    (*PARTS, *_MARKS, "man", "LICENSE", "README.md", "CHANGELOG.md", "BUILD", "sbin")
+)
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _VENVS = (".venv", "venv", "env", ".virtualenv")
 """Usual names of a virtual environment at the top of a workspace."""
@@ -172,6 +176,9 @@ class ToolPlaces:
         real = self._real(entry)
         if real in found.path or not self._is_directory(real):
             return
+        if self._is_led_out(entry, real):
+            found.notes.append(f"{shown} is left out: a link there leads to `{real}`")
+            return
         if _is_below(real, _SYSTEM):
             if directory_problem(Path(real), states=self._states):
                 return
@@ -203,9 +210,24 @@ class ToolPlaces:
             return "it has a name that secrets have"
         if problem := directory_problem(Path(real), states=self._states):
             return problem
-        if names := [name for name in self._names(real) if is_secret(name)]:
+        if names := [n for n in self._names(real) if is_secret(n) or is_secret(f"{below}/{n}")]:
             return f"it holds `{names[0]}`, which has a name that secrets have"
         return ""
+
+    def _is_led_out(self, entry: str, real: str) -> bool:
+        """Whether a link that an agent may have made leads a directory to what no row names.
+
+        INVARIANT: an agent writes its workspace, and wrote others, in whose environments `bin` is
+        never a link itself.
+        """
+        places = [place for place, _ in trail(entry, self._states).steps]
+        is_here = any(_is_below(place, (self._workspace,)) for place in places)
+        has_file = os.path.isfile(f"{os.path.dirname(entry.rstrip('/'))}/{VENV_FILE}")
+        if _is_below(real, (*_SYSTEM, self._workspace)) or not (
+            is_here or (has_file and os.path.islink(entry.rstrip("/")))
+        ):
+            return False
+        return all(_prefix_of(row, root, real) is None for row, root in self._rooted)
 
     def _bring(self, found: FoundPlaces, real: str, shown: str) -> bool:
         """Show a directory: by the row that it is of, or else it alone.
@@ -221,9 +243,11 @@ class ToolPlaces:
             # Managers keep them in places of their own.
             above = os.path.dirname(real)
             root = os.path.dirname(above)
-            return self._version(found, ENVIRONMENT, root, above, shown) or self._mount(
-                found, [real], shown
-            )
+            before = len(found.notes)
+            if self._version(found, ENVIRONMENT, root, above, shown):
+                return True
+            del found.notes[before:]
+            return self._mount(found, [real], shown)
         packages = os.path.dirname(real) if real.endswith("/node_modules/.bin") else real
         return self._mount(found, [packages], shown)
 
@@ -231,7 +255,7 @@ class ToolPlaces:
         """Whether a directory of PATH is that of a virtual environment (PEP 405)."""
         above, name = os.path.split(real)
         # Where everybody's programs are is what everybody's programs keep, too.
-        is_own = name == "bin" and above != f"{self._home}/.local"
+        is_own = name == "bin" and above != self._real(f"{self._home}/.local")
         has_file = is_own and os.path.isfile(f"{above}/{VENV_FILE}")
         return has_file and not self._place_problem(above)
 
@@ -241,9 +265,9 @@ class ToolPlaces:
         """Show an installed version: its parts, or it as a whole where it has nothing else."""
         names = set(self._names(prefix))
         is_venv = VENV_FILE in names and prefix != root and "" not in row.parts
-        wanted = PARTS if is_venv else row.parts
+        wanted = tuple(dict.fromkeys((*row.parts, *PARTS))) if is_venv else row.parts
         parts = [f"{prefix}/{part}".rstrip("/") for part in wanted if not part or part in names]
-        if wanted == PARTS and prefix != root and names and names <= _HARMLESS:
+        if set(wanted) == set(PARTS) and prefix != root and names and names <= _HARMLESS:
             parts = [prefix]
         if is_venv:
             # INVARIANT: a part that leads elsewhere may have been made by what ran there.
