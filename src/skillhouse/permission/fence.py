@@ -182,7 +182,8 @@ class Fence:
     def _leads_on(self, word: str) -> bool:
         """Whether a word of a value may be a file that is there, a program, or one not to make."""
         is_there = self._places.kind_of(word) or self._places.has_program(word)
-        return bool(is_there) or not self._may_change(os.path.join(".", word))
+        acts = self._places.paths.group(os.path.join(self._places.directory, word))
+        return bool(is_there or acts) or not self._may_change(os.path.join(".", word))
 
     def _may_change(self, path: str) -> bool:
         is_asked = self._places.writing(path, covered=True)[0] is not Effect.ALLOW
