@@ -372,8 +372,8 @@ def test_a_variable_that_may_start_something_asks_also_where_all_but_a_denial_is
 
 
 def test_r3_tests_below_a_directory_of_modules_are_asked_about_and_run(tmp_path: Path) -> None:
-    """The rule with `unbound = true` runs what the workspace holds anyway."""
-    person = Person([Answer.ONCE])
+    """The rule with `unbound = true` runs what the workspace holds anyway (decision 593)."""
+    person = Person([])
     rule = Rule(effect=Effect.ALLOW, action="exec", pattern="python3 -m unittest *", unbound=True)
     with house_at(tmp_path, rule, person=person) as house:
         (tmp_path / "project/src").mkdir()
@@ -382,8 +382,11 @@ def test_r3_tests_below_a_directory_of_modules_are_asked_about_and_run(tmp_path:
         (tmp_path / "project/test_mod.py").write_text(f"{test}        assert mod.ONE == 1\n")
         result = house.call_sync("exec", {"command": "PYTHONPATH=src python3 -m unittest"})
         assert (result.status, "Ran 1 test" in result.content) == ("ok", True)
+        assert person.asked == []
+        outside = house.call_sync("exec", {"command": "PYTHONPATH=.. python3 -m unittest"})
         (asked,) = person.asked
         assert asked.reasons == ("`PYTHONPATH` lets whatever code is there be loaded",)
+        assert outside.status == "denied"
 
 
 @pytest.mark.parametrize(

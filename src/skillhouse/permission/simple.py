@@ -117,14 +117,14 @@ class CommandJudge:
         self, judged: JudgedCommand, raw: RawCommand, verdict: SimpleVerdict
     ) -> JudgedCommand:
         """Judge the variables before a command; return the verdict on the command with them."""
-        is_own = verdict.argv[0] != ":" and (verdict.argv[0] == "cd" or not judged.needs_rule)
+        is_own = verdict.argv[0] == "cd" or not judged.needs_rule
         for place, (name, value) in enumerate((*raw.exported, *raw.assignments)):
             is_refused, concern = self._fence.variable_concern(judged, name, value)
-            # What the runner of plans does itself, `echo`, and what only reads heed no setting of
-            # another; an assignment before `:` stays where a shell runs it (POSIX, 2.14).
-            is_exported = place < len(raw.exported) and only_reads(verdict.argv)
-            is_read = not (is_own or (is_exported and setting_of(name, value) is not None))
-            if concern and (is_refused or is_read):
+            # What was exported for another command says nothing of what the runner of plans does
+            # itself, of `echo`, and, if it is a setting, of what only reads.
+            is_setting = only_reads(verdict.argv) and setting_of(name, value) is not None
+            is_heeded = place >= len(raw.exported) or not (is_own or is_setting)
+            if concern and (is_refused or is_heeded):
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
             if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:

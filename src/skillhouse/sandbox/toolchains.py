@@ -220,8 +220,9 @@ class ToolPlaces:
         INVARIANT: an agent writes its workspace, and wrote others, in whose environments `bin` is
         never a link itself.
         """
-        places = [place for place, _ in trail(entry, self._states).steps]
-        is_here = any(_is_below(place, (self._workspace,)) for place in places)
+        steps = trail(entry, self._states).steps
+        links = [place for place, info in steps if stat.S_ISLNK(info.st_mode)]
+        is_here = any(_is_below(link, (self._workspace,)) for link in links)
         has_file = os.path.isfile(f"{os.path.dirname(entry.rstrip('/'))}/{VENV_FILE}")
         if _is_below(real, (*_SYSTEM, self._workspace)) or not (
             is_here or (has_file and os.path.islink(entry.rstrip("/")))
