@@ -122,9 +122,13 @@ class CommandJudge:
             is_refused, concern = self._fence.variable_concern(judged, name, value)
             # What was exported for another command says nothing of what the runner of plans does
             # itself, of `echo`, and, if it is a setting, of what only reads.
-            is_setting = only_reads(verdict.argv) and setting_of(name, value) is not None
-            is_heeded = place >= len(raw.exported) or not (is_own or is_setting)
-            if concern and (is_refused or is_heeded):
+            is_unheeded = (
+                concern
+                and not is_refused
+                and place < len(raw.exported)
+                and (is_own or (setting_of(name, value) is not None and only_reads(verdict.argv)))
+            )
+            if concern and not is_unheeded:
                 verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
             argv = verdict.argv
             if judged.effect is Effect.ALLOW and self._rules.rule(argv).cover is Breadth.ALL:
@@ -268,7 +272,7 @@ class CommandJudge:
         self, meaning: CommandMeaning, patterns: Sequence[Word], depth: int, *, is_guess: bool
     ) -> JudgedCommand | None:
         """Return the verdict on a variable that a wrapper sets; None where all are harmless."""
-        if not meaning.environment:
+        if not any(self._refusals.variable_concern(*pair)[1] for pair in meaning.environment):
             return None
         inner, rest = meaning.argv[meaning.inner :], patterns[meaning.inner :]
         judged = None

@@ -222,11 +222,11 @@ class ToolPlaces:
         """
         steps = trail(entry, self._states).steps
         links = [place for place, info in steps if stat.S_ISLNK(info.st_mode)]
-        is_here = any(_is_below(link, (self._workspace,)) for link in links)
-        has_file = os.path.isfile(f"{os.path.dirname(entry.rstrip('/'))}/{VENV_FILE}")
-        if _is_below(real, (*_SYSTEM, self._workspace)) or not (
-            is_here or (has_file and os.path.islink(entry.rstrip("/")))
-        ):
+        if not links or _is_below(real, (*_SYSTEM, self._workspace)):
+            return False
+        above, name = os.path.split(entry.rstrip("/"))
+        is_bin = os.path.isfile(f"{above}/{VENV_FILE}") and os.path.islink(f"{above}/{name}")
+        if not is_bin and not any(_is_below(link, (self._workspace,)) for link in links):
             return False
         return all(_prefix_of(row, root, real) is None for row, root in self._rooted)
 
