@@ -289,6 +289,11 @@ class KnownVariables:
         for name in _DIRECTORIES:
             self.values.pop(name, None)
 
+    def activate(self) -> None:
+        """Take the activation of an environment, which sets these."""
+        for name in ("PATH", "VIRTUAL_ENV"):
+            self.values.pop(name, None)
+
     def exported(self) -> tuple[tuple[str, str], ...]:
         """Return the variables of later commands that are not as in the environment."""
         return tuple(self._exported.items())

@@ -129,7 +129,9 @@ def judge_line(
     pipelines, plan = _planned(reading, one, judged)
     if judged.shell:
         return judged.verdict(None, needs_shell=True)
-    structure = CommandPlan(directory=places.directory, pipelines=tuple(pipelines))
+    structure = CommandPlan(
+        directory=places.directory, pipelines=tuple(pipelines), activated=judged.activated
+    )
     return judged.verdict(tuple(plan), structure=structure)
 
 
@@ -149,6 +151,8 @@ def _planned(
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)
             judged.shell = judged.shell or each.shell
+            if each.activated:
+                judged.activate(each.activated)
             if each.argv:
                 plan.append(each.argv)
             went = went or each.argv[:1] == ("cd",)
@@ -222,6 +226,12 @@ class _Verdicts(Struct):
     fenced: list[str] = field(default_factory=list)
     shell: str = ""
     """Why nothing but a shell can run the line; empty when a plan can."""
+    activated: str = ""
+
+    def activate(self, environment: str) -> None:
+        if self.activated not in ("", environment):
+            self.shell = self.shell or "more than one environment"
+        self.activated = environment
 
     def say(self, effect: Effect, reason: str) -> None:
         self.remarks.append((effect, reason))

@@ -21,6 +21,7 @@ PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 HEAD_BYTES = 256
 """Linux reads so much for the first line (`BINPRM_BUF_SIZE`)."""
 TEXT_BYTES = 262_144
+_VENV_FILE = "pyvenv.cfg"
 DEPTH_MAX = 64
 """Directories of a pattern of names; deeper ones cannot be looked for."""
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
@@ -75,6 +76,17 @@ class PathPolicy:
             return ""
         above = (Path(self._cwd), *Path(self._cwd).parents)
         return next((str(place) for place in above if os.path.lexists(place / ".git")), "")
+
+    def environment_of(self, script: str) -> str:
+        """Return the virtual environment of the current tree (PEP 405) that a script activates, by
+        its real path, or nothing."""
+        if self._cwd is None:
+            return ""
+        plain = os.path.normpath(os.path.join(self._cwd, self.directory, script))
+        root = plain.removesuffix("/bin/activate")
+        is_own = root != plain and self.resolved(script) == plain and is_below(root, self._cwd)
+        has_files = is_own and os.path.isfile(plain) and os.path.isfile(f"{root}/{_VENV_FILE}")
+        return root if has_files else ""
 
     def names(self, pattern: str) -> list[str] | None:
         """Return the names that match a pattern now, sorted; None where no directory is known, or
@@ -188,6 +200,10 @@ class PathPolicy:
             return False
         path = os.path.join(self._cwd or "", self.directory, program)
         return self._inside(os.path.normpath(path), self._readable)
+
+    def is_in_tree(self, path: str) -> bool:
+        """Whether a path is in the current tree, whose programs go by their bytes."""
+        return self.binds_programs and self._inside(self.resolved(os.path.dirname(path)), ())
 
     def reading(self, path: str) -> str:
         """Return why reading needs approval, or nothing."""

@@ -156,8 +156,10 @@ class _PlainReader:
             raise NeedsShellError("`set` alone")
         if not self._pipelines:
             raise UnreadableError("there is no command")
-        if self._pipelines[-1][1][0].only_sets:
+        last = self._pipelines[-1][1][0]
+        if last.only_sets:
             raise NeedsShellError("an assignment at the end")
+        last.activates = False
         at = self._exits_from
         if at < 0:
             return self._pipelines
@@ -459,9 +461,27 @@ class _PlainReader:
             self._codes.succeeded()
             self._has_gone = True
             self._is_sure = self._is_sure and joined != "||"
+        elif self._is_activation(pipeline, joined):
+            first.activates = True
+            self._joined = ""
+            self._variables.activate()
+            self._codes.succeeded()
         else:
             self._codes.ran(len(pipeline), is_sure=not self._pipelines[-1][0])
             self._is_sure = False
+
+    def _is_activation(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
+        """Whether a `source PLACE/bin/activate` surely happens before what follows it."""
+        first, words = pipeline[0], pipeline[0].words
+        is_bare = len(words) == 2 and not (first.redirects or first.assignments)
+        if not is_bare or words[0].text not in ("source", "."):
+            return False
+        is_plain = not (words[1].pattern or words[1].tilde)
+        is_sure = self._is_sure and len(pipeline) == 1 and joined != "||" and not self._loops
+        before = [commands[0] for _, commands in self._pipelines[:-1]]
+        is_first = all(c.only_sets or c.activates or c.words[0].text == "cd" for c in before)
+        is_script = f"/{words[1].text}".endswith("/bin/activate")
+        return is_plain and is_sure and is_first and is_script
 
     def _sets_exits(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
         """Take a `set -e`, where it is a list of its own before all that it is about."""

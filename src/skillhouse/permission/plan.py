@@ -64,6 +64,8 @@ class CommandPlan(Struct, frozen=True, kw_only=True):
     directory: str
     """Where it runs: absolute, or relative to where the line was given ("" for there)."""
     pipelines: tuple[Pipeline, ...]
+    activated: str = ""
+    """The environment whose programs come first, by its real path; empty without one."""
 
     def commands(self) -> Iterator[SimpleCommand]:
         for pipeline in self.pipelines:
@@ -82,7 +84,10 @@ class CommandPlan(Struct, frozen=True, kw_only=True):
 
     def value(self) -> Mapping[str, Any]:
         """Return the plan as plain JSON values, the same for the same plan."""
+        # What was approved before environments were activated is the same value.
+        activated = {"activated": self.activated} if self.activated else {}
         return {
+            **activated,
             "directory": self.directory,
             "pipelines": [
                 {"joined": p.joined, "commands": [_command_value(c) for c in p.commands]}
@@ -107,6 +112,7 @@ def command_resource(argv: Sequence[str]) -> str:
 def plan_text(plan: CommandPlan) -> str:
     """Return a plan as lines that a person can read, each word as the program gets it."""
     lines = [f"in {plan.directory}"] if plan.directory else []
+    lines += [f"with the environment {plan.activated}"] if plan.activated else []
     for pipeline in plan.pipelines:
         joined = {"": "", "&&": "if that succeeds: ", "||": "if that fails: "}[pipeline.joined]
         lines.append(joined + " | ".join(map(_command_text, pipeline.commands)))

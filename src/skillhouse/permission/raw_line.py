@@ -336,6 +336,9 @@ class RawCommand(Struct):
     """Words of the command whose output it reads, where a line pipes one into it."""
     only_sets: bool = False
     """Whether it only sets variables, and nothing of it runs."""
+    activates: bool = False
+    """Whether it surely activates an environment (venv's documentation, "How venvs work") for all
+    that follows, if its script is that of one."""
 
 
 def ended_by_fault(

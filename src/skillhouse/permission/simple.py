@@ -54,6 +54,8 @@ class SimpleVerdict(Struct):
     """None for a `cd`, which the plan has done, and for what sets variables."""
     shell: str = ""
     """What only a shell can do about it."""
+    activated: str = ""
+    """The environment that it activates, by its real path."""
 
 
 class CommandJudge:
@@ -88,6 +90,10 @@ class CommandJudge:
         argv = tuple(word.text for word in raw.words)
         if raw.only_sets:
             return self._setting(raw, argv)
+        if raw.activates and (environment := self._places.environment_of(argv[1])):
+            script = f"{environment}/bin/activate"
+            judged = replace(self._without_rule(argv), scripts=((script,),))
+            return SimpleVerdict(argv, judged, activated=environment)
         judged = self._over_names(argv, raw) or self.words(argv, patterns=raw.words)
         verdict = SimpleVerdict(argv, judged)
         verdict.shell = _needs_shell(argv)
@@ -253,7 +259,7 @@ class CommandJudge:
         if is_said or self._refusals.of_words(argv):
             return None
         name = self._places.named_program(argv[0])
-        if name:
+        if name and not self._places.is_in_tree(argv[0]):
             named, inside = (name, *argv[1:]), max(depth, 1)
             return self.words(named, patterns=patterns, depth=inside, is_guess=is_guess)
         last = argv[0].rpartition("/")[2]

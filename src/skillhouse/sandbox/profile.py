@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,15 +107,21 @@ class Toolset(Struct, frozen=True, kw_only=True):
         """Return the real path of the program that a name means, if it is below `root`."""
         if "/" in name or name in self.pinned:
             return ""
-        paths = (f"{place}/{name}" for place in self.path)
-        first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
-        real = os.path.realpath(first) if first else ""
-        return real if real.startswith(f"{root}/") else ""
+        return own_program(name, self.path, root)
 
     @property
     def outside_path(self) -> str:
         """Return the PATH by which the same programs are found outside."""
         return ":".join((*self.path, PROGRAM_PATH))
+
+
+def own_program(name: str, places: Iterable[str], root: str) -> str:
+    """Return the real path of the program that a name means in some directories, if it is below
+    `root`."""
+    paths = (f"{place}/{name}" for place in places if "/" not in name)
+    first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
+    real = os.path.realpath(first) if first else ""
+    return real if real.startswith(f"{root}/") else ""
 
 
 def with_git_settings(

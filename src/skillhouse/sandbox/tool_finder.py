@@ -255,17 +255,18 @@ class ToolFinder:
         self._caches = caches
         self._settings = settings
         self._git = PersonGit(environment, home)
-        self._kept: dict[tuple[str, tuple[str, ...]], _KeptPlaces] = {}
+        self._kept: dict[tuple[str, tuple[str, ...], str], _KeptPlaces] = {}
         self._lock = threading.Lock()
 
-    def find(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
+    def find(self, workspace: Path, programs: Sequence[str] = (), activated: str = "") -> Toolset:
         """Return the tools of runs in a workspace, as they are now.
 
         Args:
             workspace: Its real path.
             programs: Absolute paths of programs in it that will run.
+            activated: The real path of the environment in it that a line activates.
         """
-        kept = self._kept_for(workspace, programs)
+        kept = self._kept_for(workspace, programs, activated)
         tools = self._with_git(kept.tools, workspace)
         caches, variables, problem = kept.caches(workspace, self._caches)
         return replace(
@@ -275,23 +276,26 @@ class ToolFinder:
             notes=(*tools.notes, *filter(None, (problem,))),
         )
 
-    def places(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
+    def places(self, workspace: Path, programs: Sequence[str] = (), activated: str = "") -> Toolset:
         """Return the tools without their caches: nothing is made for it."""
-        return self._with_git(self._kept_for(workspace, programs).tools, workspace)
+        return self._with_git(self._kept_for(workspace, programs, activated).tools, workspace)
 
     def _with_git(self, tools: Toolset, workspace: Path) -> Toolset:
         program = shutil.which("git", path=tools.outside_path)
         return replace(tools, git=self._git.of(workspace, program))
 
-    def _kept_for(self, workspace: Path, programs: Sequence[str]) -> _KeptPlaces:
-        key = (str(workspace), tuple(programs))
+    def _kept_for(self, workspace: Path, programs: Sequence[str], activated: str) -> _KeptPlaces:
+        key = (str(workspace), tuple(programs), activated)
         with self._lock:
             kept = self._kept.get(key)
         if kept is not None and kept.places.hold():
             return kept
         places = ToolPlaces(self._environment, self._home, workspace)
         found = places.find(
-            own=self._settings.path, mounts=self._settings.mounts, programs=programs
+            own=self._settings.path,
+            mounts=self._settings.mounts,
+            programs=programs,
+            activated=activated,
         )
         path = tuple(found.path)
         identity = {n: self._environment[n] for n in IDENTITY if self._environment.get(n)}

@@ -87,18 +87,28 @@ class ToolPlaces:
         ]
 
     def find(
-        self, *, own: Sequence[str], mounts: Sequence[str], programs: Sequence[str]
+        self,
+        *,
+        own: Sequence[str],
+        mounts: Sequence[str],
+        programs: Sequence[str],
+        activated: str = "",
     ) -> FoundPlaces:
         """Return the places.
 
         Args:
-            own: Directories of programs that the operator names, first; they may be in the
-                workspace.
+            own: Directories of programs that the operator names; they may be in the workspace.
             mounts: Further places that the operator names.
             programs: Absolute paths in the workspace of programs that will run, whose base
                 interpreter is shown.
+            activated: The environment of the workspace that a line activates, whose programs are
+                first; without it that in which the person works counts.
         """
         found = FoundPlaces()
+        if environment := activated or self._activated():
+            self._base(found, f"{environment}/bin/python")
+            self._directory(found, f"{environment}/bin", is_own=True)
+            found.variables["VIRTUAL_ENV"] = environment
         for text in mounts:
             self._mount(found, [self._expanded(text)], f"`{text}` of `[sandbox] mounts`")
         for program in (*programs, *self._environments()):
@@ -394,6 +404,14 @@ class ToolPlaces:
                 return
             directory = os.path.dirname(directory)
 
+    def _activated(self) -> str:
+        """Return the environment of the workspace that the person has activated, or nothing."""
+        place = self._environment.get("VIRTUAL_ENV", "")
+        real = self._real(place) if os.path.isabs(place) else ""
+        is_first = f"{place}/bin" in self._environment.get("PATH", "").split(":")
+        is_own = real and is_first and _is_below(real, (self._workspace,))
+        return real if is_own and self._exists(f"{real}/{VENV_FILE}") else ""
+
     def _environments(self) -> Iterator[str]:
         for name in _VENVS:
             if self._exists(f"{self._workspace}/{name}/{VENV_FILE}"):
@@ -455,6 +473,14 @@ class ToolPlaces:
             if not os.path.isabs(head):
                 return ""
         return f"{head}{sign}{rest}"
+
+
+def found_nearby(name: str, workspace: Path) -> str:
+    """Return what to do where commands do not find a program that the workspace has, or nothing."""
+    beside = [f"{place}/bin" for place in _VENVS] + ["node_modules/.bin"]
+    paths = [f"{place}/{name}" for place in beside if "/" not in name]
+    path = next((p for p in paths if os.access(workspace / p, os.X_OK)), "")
+    return f"the workspace has `{path}`: name it by this path" if path else ""
 
 
 def _prefix_of(row: Toolchain, root: str, real: str) -> str | None:

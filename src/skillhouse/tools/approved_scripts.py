@@ -48,6 +48,8 @@ PROGRAM_BYTES_MAX = 128 * 1_048_576
 """Bytes of a program of the workspace that is bound; a larger one is asked about each time.
 Compiled tools that packages bring (linters, bundlers) have 10 to 60 MB."""
 
+ACTIVATING = ("source", ".")
+"""What reads the script that activates an environment; a plan does what that does."""
 _GLOB = frozenset("*?[\0")
 """In a script's name: another file may be what runs."""
 _INSTALL_TASKS = (
@@ -95,6 +97,9 @@ class ScriptPlaces(Struct, frozen=True, kw_only=True):
     can change."""
     which: Callable[[str], str] = lambda name: ""
     """Returns the path below the workspace that the name of a program leads to, or ""."""
+    is_handed_over: bool = False
+    """Whether the shell of a client runs the line: it reads the script that activates an
+    environment, and finds each program by its name."""
 
 
 def script_runs(
@@ -110,9 +115,14 @@ def script_runs(
     any_code = frozenset(
         one.argv for one in verdict.commands if one.unbound and one.effect is Effect.ALLOW
     )
-    for judged in verdict.commands:
+    is_any = any(map(_runs_any, verdict.commands))
+    around = _around(plan) if places.is_handed_over else ()
+    for judged in (*verdict.commands, *around):
         ruling = rules.rule(judged.argv)
-        if ruling.cover is Breadth.ALL:
+        is_activation = judged.argv[0] in ACTIVATING
+        # Only a shell reads what activates; where any code runs anyway, that is some of it.
+        is_unread = is_activation and (is_any or not places.is_handed_over)
+        if ruling.cover is Breadth.ALL or is_unread:
             continue
         if judged.effect is not Effect.ALLOW:
             for one in _answered_with(judged.argv, plan, base, places):
@@ -123,12 +133,29 @@ def script_runs(
             runs.alone = runs.alone or ruling.is_granted or not is_code
             # What runs any code of the workspace gains nothing by a module that is not there.
             passed = any_code if judged.unbound and one.is_missing else frozenset[tuple[str, ...]]()
-            if odd := one.odd(plan, judged.argv, base, passed):
+            # What activates comes before all that could change it.
+            odd = one.found.odd if is_activation else one.odd(plan, judged.argv, base, passed)
+            if odd:
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
             else:
                 runs.take(one)
     return runs.value()
+
+
+def _runs_any(judged: JudgedCommand) -> bool:
+    """Whether a rule lets a command run any code of the workspace, and no file that is approved."""
+    is_allowed = judged.unbound and judged.effect is Effect.ALLOW
+    return is_allowed and not judged.scripts[judged.is_own :]
+
+
+def _around(plan: CommandPlan) -> Iterator[JudgedCommand]:
+    """Yield the programs around those that are judged, which a shell finds by their names too."""
+    for command in plan.commands():
+        argv = command.argv
+        while (meaning := read_command(argv)).inner and not meaning.unknown:
+            yield JudgedCommand(argv=argv[:1], effect=Effect.ALLOW)
+            argv = argv[meaning.inner :]
 
 
 class _Collected:
@@ -337,8 +364,12 @@ def _bound_by(
     judged: JudgedCommand, base: str, places: ScriptPlaces, *, is_granted: bool
 ) -> Iterator[_Bound]:
     """Yield what a command runs, and of one that a standing approval covers the rest of what that
-    is bound to."""
-    for candidates in _scripts_of(judged, base, places):
+    is bound to.
+
+    What runs any code of the workspace, and no file that is approved, gains nothing by its program.
+    """
+    is_free = _runs_any(judged) and not is_granted
+    for candidates in () if is_free else _scripts_of(judged, base, places):
         found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
         yield _loading(candidates[0], found, judged.argv, places)
     yield from _standing(judged.argv, base, places) if is_granted else ()

@@ -61,6 +61,7 @@ from skillhouse.tools.command_requests import (
     ExecContext,
     check_program,
     checked_argv,
+    finder_of,
     inputs_of_work,
     is_for_the_gate,
     needs_of,
@@ -163,7 +164,7 @@ class ExecTool(Tool):
         self._workspace.check(session)
         root = str(self._workspace.root)
         verdict, context = self._judged(command, params, session)
-        (command, params), paths, tools = context.given, context.paths, context.tools
+        (command, params), paths = context.given, context.paths
         form = background_form(arguments, self._workspace, session, paths)
         work = self._work(command, verdict, context)
         if form is not None:
@@ -196,7 +197,7 @@ class ExecTool(Tool):
                     lambda shown: paths.of(shown).coverage(),
                 ),
                 script_copies(work.scripts, self._script_runs(verdict, context), root),
-                (found := tools_now(self._tools, tools, self._workspace.root, context.programs)),
+                (found := tools_now(self._tools, context, self._workspace.root)),
                 self._denied.found(denied_to(verdict, context.rules), found),
                 self._background.written(),
             )
@@ -340,14 +341,25 @@ class ExecTool(Tool):
         places = paths.policy(tools.outside_path.split(":"))
         if params and (inside := shell_line((command, *params), rules, places)):
             command, params = inside, None
-        if params is None:
+
+        def of_line() -> CommandVerdict:
             variables = shown_variables(self._environment, root, tools)
-            verdict = judge_line(command, rules, places, environment=variables)
+            return judge_line(command, rules, places, environment=variables)
+
+        if params is None:
+            verdict = of_line()
         else:
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
+        activated = verdict.structure.activated if verdict.structure else ""
+        if activated:
+            # Which environment that is the line says; then its programs mean those of it.
+            tools = seen(("tools", self, activated), lambda: tools_at(root, (), activated))
+            places = paths.policy(tools.outside_path.split(":"))
+            verdict = of_line()
         programs = own_programs(verdict.structure, root)
         if programs:
-            tools = seen(("tools", self, programs), lambda: tools_at(root, programs))
+            key = ("tools", self, programs, activated)
+            tools = seen(key, lambda: tools_at(root, programs, activated))
         context = ExecContext(
             rules=rules,
             session=session,
@@ -355,6 +367,7 @@ class ExecTool(Tool):
             places=places,
             tools=tools,
             programs=programs,
+            activated=activated,
             given=(command, params),
             is_apart=seen(("namespaces", self), self._has_namespaces),
         )
@@ -415,7 +428,8 @@ class ExecTool(Tool):
             approved=lambda: approved_in(self._scripts, root, session),
             is_of_skill=context.paths.is_of_skill,
             is_tool=context.tools.shows,
-            which=lambda name: context.tools.own_program(name, root),
+            which=finder_of(context, verdict.structure, root),
+            is_handed_over=session.is_handed_over,
         )
         return script_runs(verdict, verdict.structure, context.rules, places)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -49,6 +49,7 @@ from skillhouse.sandbox import (
     Toolset,
     find_git_contents,
     known_variables,
+    own_program,
     plan_argv,
 )
 from skillhouse.tools.approved_scripts import ScriptRuns
@@ -429,6 +430,8 @@ class ExecContext(Struct, frozen=True, kw_only=True):
     tools: Toolset
     programs: tuple[str, ...]
     """Programs of the workspace that are named by paths, by absolute paths."""
+    activated: str
+    """The environment that the line activates, by its real path; or empty."""
     given: tuple[str, Sequence[str] | None]
     """The line, or the program with its arguments, without a shell around it."""
     is_apart: bool
@@ -516,17 +519,30 @@ def span_attributes_of(work: CommandWork, done: Completed) -> Mapping[str, str |
     return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
 
 
-def tools_now(
-    finder: ToolFinder | None, planned: Toolset, root: Path, programs: Sequence[str]
-) -> Toolset:
+def finder_of(context: ExecContext, plan: CommandPlan, root: str) -> Callable[[str], str]:
+    """Return what finds the program of the workspace that a name leads to: by the PATH of a run, or
+    by that of the client whose own shell runs the line."""
+    session, tools = context.session, context.tools
+    if not session.is_handed_over:
+        return lambda name: tools.own_program(name, root)
+    places = session.search_path.split(":") if session.search_path else tools.path
+    if context.activated:
+        places = [f"{context.activated}/bin", *places]
+    base = os.path.join(root, plan.directory)
+    paths = [os.path.join(base, place) for place in places]
+    return lambda name: own_program(name, paths, root)
+
+
+def tools_now(finder: ToolFinder | None, context: ExecContext, root: Path) -> Toolset:
     """Return the tools for a run, with those of environments whose programs it names.
 
     Raises:
         RefusedError: names would mean other programs than those that were judged.
     """
+    planned = context.tools
     if finder is None:
         return planned
-    now = finder.find(root, programs)
+    now = finder.find(root, context.programs, context.activated)
     if (now.path, now.pinned) != (planned.path, planned.pinned):
         message = "the directories of programs have changed meanwhile; try again"
         raise RefusedError(f"nothing was done: {message}")

@@ -31,6 +31,7 @@ from skillhouse.sandbox import (
     SandboxProfile,
     SandboxUnavailableError,
     Streams,
+    found_nearby,
 )
 from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
@@ -62,6 +63,8 @@ NOT_BOUND = (
     ),
 )
 """What a question says where nothing can be mounted over an approved file."""
+_NOT_FOUND = 127
+"""How a line ends of which a program is not there (bash(1), "EXIT STATUS")."""
 _LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
 """What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
 T = TypeVar("T")
@@ -184,10 +187,17 @@ def notes_of(
     hidden = [os.path.join(*one[:2]) for one in below.paths if one[2]] if below else []
     said = (
         unsigned(programs) if profile.tools.git.signs else "",
+        _missing(programs, profile) if done.exit_code == _NOT_FOUND else "",
         denied_note(done, profile.denied),
         hidden_note(done, str(profile.workspace), hidden, why),
     )
     yield from (f"[{note}]" for note in said if note)
+
+
+def _missing(programs: Sequence[tuple[str, ...]], profile: SandboxProfile) -> str:
+    """Return where the workspace has a program that a command did not find, or nothing."""
+    names = [argv[0] for argv in programs if profile.tools.which(argv[0]) is None]
+    return next(filter(None, (found_nearby(name, profile.workspace) for name in names)), "")
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -81,7 +81,9 @@ class NativePlans:
 
     def plan(self, call: NativeCall, session: Session) -> Plan:
         """Plan a call as ours of that kind; RefusedError for one that cannot be judged."""
-        session = replace(session, is_handed_over=not call.is_sandboxed)
+        session = replace(
+            session, is_handed_over=not call.is_sandboxed, search_path=call.search_path
+        )
         plan = self._kinds[call.kind](call, session)
         if call.is_typed_into:
             return replace(plan, needs=(*plan.needs, *self._typing_needs(call, session)))

@@ -43,6 +43,8 @@ class NativeCall(Struct, frozen=True, kw_only=True):
     """Of `skill`: the file that the client may load by this name, where it is not that of ours."""
     directory: str
     """Where the client works at the moment, absolute."""
+    search_path: str = ""
+    """Of `exec`: the PATH by which the client's shell finds programs; empty where not known."""
     values: Mapping[str, Any]
     """By role: command, path, paths, glob, pattern, content, old, new, all, edits, patch, url,
     name and text."""

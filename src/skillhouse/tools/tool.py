@@ -179,6 +179,8 @@ class Session(Struct, kw_only=True):
     """Id of the call that is planned, for those that it makes; empty outside of a plan."""
     is_handed_over: bool = False
     """Whether the client runs by itself what is planned, where no sandbox of ours bounds it."""
+    search_path: str = ""
+    """The PATH of such a client; empty where it is not known."""
 
     def caller_fields(self) -> dict[str, str]:
         """Return the fields of `Caller` by which a call is one of this conversation."""

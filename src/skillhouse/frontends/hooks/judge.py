@@ -19,6 +19,7 @@ from skillhouse.floor import Locations, SkillhouseError, make_private
 from skillhouse.floor.structs import replace
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.hooks.asked_calls import AskedCalls, client_above
+from skillhouse.frontends.hooks.client_rules import UnreadRulesError, variable_of
 from skillhouse.frontends.hooks.hook_clients import (
     HookCall,
     HookClient,
@@ -183,6 +184,8 @@ class HookJudge:
             is_ours = native.resource.partition("/")[2] in listed
             native = replace(native, is_ours=is_ours)
         rewriting, left = None, ""
+        if native.kind in ("exec", "skill"):
+            native = replace(native, search_path=await in_thread(lambda: _search_path(request)))
         if request.mode == "sandbox" and native.kind == "exec":
             home = house.config.places.home
             box = partial(self.sandboxed.rewriting, client, call, request.above, home)
@@ -416,6 +419,15 @@ class HookJudge:
     def close(self) -> None:
         for house in self._houses.values():
             house.close()
+
+
+def _search_path(request: HookRequest) -> str:
+    """Return the PATH of the client whose hook asks; empty where it cannot be seen."""
+    above = request.above or request.above_here
+    try:
+        return variable_of(above[0].pid, "PATH") if above else ""
+    except UnreadRulesError:
+        return ""
 
 
 def _agent_of(client: HookClient, house: Skillhouse) -> str:
