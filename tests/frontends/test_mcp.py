@@ -389,7 +389,7 @@ def test_a_signal_ends_an_idle_server_at_once(peer: Peer, number: signal.Signals
         began = time.perf_counter()
         pipe.process.send_signal(number)
         assert pipe.process.wait(PATIENCE_SECONDS) == 0
-        assert time.perf_counter() - began < 1
+        assert time.perf_counter() - began < PATIENCE_SECONDS / 3
 
 
 def test_a_client_that_does_not_read_cannot_hold_up_the_end(peer: Peer) -> None:

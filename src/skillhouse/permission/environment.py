@@ -6,8 +6,10 @@ And those whose value is known while a line is read, or once what is before them
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from skillhouse.floor.regex import regex
 
@@ -254,6 +256,32 @@ _OWN = regex(
 )
 """What bash sets or reads itself (bash(1), "Shell Variables")."""
 _DIRECTORIES = ("PWD", "OLDPWD")
+
+
+class LineSurroundings(Struct, frozen=True, kw_only=True):
+    """What a line is read by beside its text."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that its commands get."""
+    names: Callable[[str], Sequence[str] | None] = lambda pattern: None
+    """Gives the names that match a pattern where the line begins, sorted, or None where that is
+    not known; loops over patterns need a shell then."""
+    top: Callable[[], str] = lambda: ""
+    """Gives the root of the repository, where git finds one."""
+
+
+_ACTIVATION = regex(r"([^*?\[]*/)?bin/activate")
+
+
+def is_activation(words: Sequence[str]) -> bool:
+    """Whether some words activate an environment in a shell (venv's documentation, "How venvs
+    work").
+
+    >>> is_activation(["source", ".venv/bin/activate"]), is_activation([".", "activate"])
+    (True, False)
+    """
+    is_read = len(words) == 2 and words[0] in ("source", ".")
+    return is_read and bool(_ACTIVATION.fullmatch(words[1]))
 
 
 class KnownVariables:

@@ -13,8 +13,8 @@ from pathlib import Path
 from skillhouse.floor import SECRET_NAMES, PersistentPaths, is_below, is_secret, is_secret_file
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
+from skillhouse.permission.environment import LineSurroundings
 from skillhouse.permission.hazards import DEVICES
-from skillhouse.permission.plain_line import LineSurroundings
 
 PROGRAMS = ("/usr/local/bin", "/usr/bin", "/bin")
 """Directories of programs that every run has."""

@@ -8,18 +8,18 @@ shell, and is left to the parser of whole scripts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-
-from msgspec import Struct, field
+from collections.abc import Sequence
 
 from skillhouse.floor.regex import regex
 from skillhouse.permission.environment import (
     ExitCodes,
     KnownVariables,
+    LineSurroundings,
     environment_concern,
+    is_activation,
     may_start,
 )
-from skillhouse.permission.plan import Joined, RedirectKind
+from skillhouse.permission.plan import REDIRECTS, Joined
 from skillhouse.permission.raw_line import (
     COMMANDS_MAX,
     STATUS,
@@ -75,30 +75,6 @@ _RESERVED = frozenset(
 )
 """Words that are no program's name where a command begins (bash(1), "RESERVED WORDS"). `time` is
 left out: a program of that name does what the word does."""
-_REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
-    "<": ("read", 0),
-    ">": ("write", 1),
-    ">|": ("write", 1),
-    ">>": ("append", 1),
-    "&>": ("write", 1),
-    "&>>": ("append", 1),
-    ">&": ("copy", 1),
-    "<&": ("copy", 0),
-    "<<": ("text", 0),
-    "<<<": ("text", 0),
-}
-
-
-class LineSurroundings(Struct, frozen=True, kw_only=True):
-    """What a line is read by beside its text."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that its commands get."""
-    names: Callable[[str], Sequence[str] | None] = lambda pattern: None
-    """Gives the names that match a pattern where the line begins, sorted, or None where that is
-    not known; loops over patterns need a shell then."""
-    top: Callable[[], str] = lambda: ""
-    """Gives the root of the repository, where git finds one."""
 
 
 def read_line(line: str, around: LineSurroundings = LineSurroundings()) -> Reading:  # noqa: B008 - frozen.
@@ -341,12 +317,12 @@ class _PlainReader:
         self._at = found.end()
         self._skip_blanks()
         said = f"the redirection `{self._line[begin : begin + 60]}`"
-        if sign not in _REDIRECTS or (number or "0") not in ("0", "1", "2"):
+        if sign not in REDIRECTS or (number or "0") not in ("0", "1", "2"):
             raise NeedsShellError(said)
         # A comment, or a number that begins another redirection, is no target.
         if self._line[self._at : self._at + 1] == "#" or _DESCRIPTOR.match(self._line, self._at):
             raise NeedsShellError(said)
-        kind, default = _REDIRECTS[sign]
+        kind, default = REDIRECTS[sign]
         descriptor = default if number is None else int(number)
         command, source = self._open(), self._source()
         self._export = None
@@ -471,17 +447,14 @@ class _PlainReader:
             self._is_sure = False
 
     def _is_activation(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
-        """Whether a `source PLACE/bin/activate` surely happens before what follows it."""
+        """Whether an environment surely is activated before what follows this."""
         first, words = pipeline[0], pipeline[0].words
-        is_bare = len(words) == 2 and not (first.redirects or first.assignments)
-        if not is_bare or words[0].text not in ("source", "."):
-            return False
-        is_plain = not (words[1].pattern or words[1].tilde)
+        is_bare = not (first.redirects or first.assignments or any(w.tilde for w in words))
         is_sure = self._is_sure and len(pipeline) == 1 and joined != "||" and not self._loops
         before = [commands[0] for _, commands in self._pipelines[:-1]]
         is_first = all(c.only_sets or c.activates or c.words[0].text == "cd" for c in before)
-        is_script = f"/{words[1].text}".endswith("/bin/activate")
-        return is_plain and is_sure and is_first and is_script
+        is_named = is_activation([word.pattern or word.text for word in words])
+        return is_bare and is_sure and is_first and is_named
 
     def _sets_exits(self, pipeline: Sequence[RawCommand], joined: Joined) -> bool:
         """Take a `set -e`, where it is a list of its own before all that it is about."""

@@ -16,6 +16,19 @@ _QUOTED = regex(r"[\s'\"]")
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
+REDIRECTS: dict[str, tuple[RedirectKind, int]] = {
+    "<": ("read", 0),
+    ">": ("write", 1),
+    ">|": ("write", 1),
+    ">>": ("append", 1),
+    "&>": ("write", 1),
+    "&>>": ("append", 1),
+    ">&": ("copy", 1),
+    "<&": ("copy", 0),
+    "<<": ("text", 0),
+    "<<<": ("text", 0),
+}
+"""What a sign of bash redirects, and which descriptor where no number is before it (bash(1))."""
 BUILTINS = (":", "command", "type")
 """What the runner of plans does itself."""
 

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import Toolset as Toolset
     from skillhouse.sandbox.profile import fits as fits
     from skillhouse.sandbox.profile import left_out_text as left_out_text
-    from skillhouse.sandbox.profile import own_program as own_program
     from skillhouse.sandbox.status import LACKING as LACKING
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.tool_finder import ToolFinder as ToolFinder
     from skillhouse.sandbox.tool_finder import ToolSettings as ToolSettings
     from skillhouse.sandbox.tool_finder import compared_programs as compared_programs
-    from skillhouse.sandbox.toolchains import found_nearby as found_nearby
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 PINNED = "/etc/skillhouse-programs"
 """Where the system's programs are whose names others take first."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+VENVS = (".venv", "venv", "env", ".virtualenv")
+"""Usual names of a virtual environment at the top of a workspace."""
 GIT_CONFIG = "/etc/skillhouse-git-global"
 GIT_ATTRIBUTES = "/etc/skillhouse-git-attributes"
 
@@ -103,25 +105,23 @@ class Toolset(Struct, frozen=True, kw_only=True):
         seen = (*_SYSTEM, *map(str, self.mounts))
         return any(real == each or real.startswith(f"{each}/") for each in seen)
 
-    def own_program(self, name: str, root: str) -> str:
-        """Return the real path of the program that a name means, if it is below `root`."""
-        if "/" in name or name in self.pinned:
+    def own_program(self, name: str, root: str, places: Sequence[str] | None = None) -> str:
+        """Return the real path of the program that a name means, if it is below `root`.
+
+        Args:
+            places: The directories of a shell's PATH, in the place of those of a run.
+        """
+        if "/" in name or (places is None and name in self.pinned):
             return ""
-        return own_program(name, self.path, root)
+        paths = (f"{place}/{name}" for place in (self.path if places is None else places))
+        first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
+        real = os.path.realpath(first) if first else ""
+        return real if real.startswith(f"{root}/") else ""
 
     @property
     def outside_path(self) -> str:
         """Return the PATH by which the same programs are found outside."""
         return ":".join((*self.path, PROGRAM_PATH))
-
-
-def own_program(name: str, places: Iterable[str], root: str) -> str:
-    """Return the real path of the program that a name means in some directories, if it is below
-    `root`."""
-    paths = (f"{place}/{name}" for place in places if "/" not in name)
-    first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
-    real = os.path.realpath(first) if first else ""
-    return real if real.startswith(f"{root}/") else ""
 
 
 def with_git_settings(
@@ -346,6 +346,13 @@ class SandboxProfile(_InWorkspace, frozen=True, kw_only=True):
     """Programs that cannot be read or started, by real path, with the name of each; where nothing
     can be mounted they are not covered."""
     limits: Limits = field(default_factory=Limits)
+
+    def nearby(self, program: str) -> str:
+        """Return what to do where a run does not find a program that the workspace has, or ""."""
+        beside = (*(f"{place}/bin" for place in VENVS), "node_modules/.bin")
+        paths = [f"{place}/{program}" for place in beside if "/" not in program]
+        path = next((p for p in paths if os.access(self.workspace / p, os.X_OK)), "")
+        return f"the workspace has `{path}`: name it by this path" if path else ""
 
 
 class Streams(Struct, frozen=True, kw_only=True):

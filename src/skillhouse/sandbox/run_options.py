@@ -41,7 +41,6 @@ from skillhouse.sandbox.profile import (
     names_like,
 )
 from skillhouse.sandbox.protected_mounts import MountCover, ProtectedMounts, protected_mounts
-from skillhouse.sandbox.toolchains import found_nearby
 
 
 async def persistent_scan(profile: SandboxProfile) -> PersistentFileScan | None:
@@ -93,7 +92,7 @@ def check_argv(argv: Sequence[str], profile: SandboxProfile) -> None:
     found = shutil.which(program, path=tools.outside_path)
     if found is None:
         message = f"no program {program!r} in {tools.search_path}"
-        if nearby := found_nearby(program, profile.workspace):
+        if nearby := profile.nearby(program):
             message += f"; {nearby}"
         raise SandboxError("exec-not-found", message)
     real = os.path.realpath(found)

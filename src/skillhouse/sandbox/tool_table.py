@@ -14,6 +14,21 @@ PARTS = ("bin", "lib", "lib64", "libexec", "include", "share", "pyvenv.cfg")
 """Of an installed version, what programs need: not `etc`, where npm and others have settings."""
 VENV_FILE = "pyvenv.cfg"
 """What makes a directory a virtual environment (PEP 405)."""
+JUDGED = frozenset(
+    # What is judged by its words, and is a part of the system everywhere (GNU coreutils, "Concept
+    # index"; findutils, grep, sed, tar, gzip; shells; git).
+    "git sh bash dash zsh ksh "
+    "arch b2sum base32 base64 basename basenc cat chcon chgrp chmod chown chroot cksum comm cp "
+    "csplit cut date dd df dir dircolors dirname du echo env expand expr factor false fmt fold "
+    "groups head hostid id install join link ln logname ls md5sum mkdir mkfifo mknod mktemp mv "
+    "nice nl nohup nproc numfmt od paste pathchk pinky pr printenv printf ptx pwd readlink "
+    "realpath rm rmdir runcon seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep "
+    "sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort "
+    "tty uname unexpand uniq unlink uptime users vdir wc who whoami yes [ "
+    "find xargs grep egrep fgrep sed awk gawk mawk tar gzip gunzip zcat bzip2 xz which diff cmp "
+    "patch file".split()
+)
+"""Programs that are always the system's, where it has them."""
 
 
 class Toolchain(Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ from msgspec import Struct, field
 
 from skillhouse.floor import PathStateCache, directory_problem, is_secret, trail
 from skillhouse.floor.errors import first_of
-from skillhouse.sandbox.profile import PROGRAM_PATH, Toolset
-from skillhouse.sandbox.tool_table import ENVIRONMENT, PARTS, VENV_FILE, Toolchain, tables
+from skillhouse.sandbox.profile import PROGRAM_PATH, VENVS, Toolset
+from skillhouse.sandbox.tool_table import ENVIRONMENT, JUDGED, PARTS, VENV_FILE, Toolchain, tables
 
 MOUNTS_MAX = 24
 """Places of tools that a run sees; each costs 0.14 ms."""
@@ -36,24 +36,6 @@ _HARMLESS = frozenset(
     (*PARTS, *_MARKS, "man", "LICENSE", "README.md", "CHANGELOG.md", "BUILD", "sbin")
 )
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_VENVS = (".venv", "venv", "env", ".virtualenv")
-"""Usual names of a virtual environment at the top of a workspace."""
-
-JUDGED = frozenset(
-    # What is judged by its words, and is a part of the system everywhere (GNU coreutils, "Concept
-    # index"; findutils, grep, sed, tar, gzip; shells; git).
-    "git sh bash dash zsh ksh "
-    "arch b2sum base32 base64 basename basenc cat chcon chgrp chmod chown chroot cksum comm cp "
-    "csplit cut date dd df dir dircolors dirname du echo env expand expr factor false fmt fold "
-    "groups head hostid id install join link ln logname ls md5sum mkdir mkfifo mknod mktemp mv "
-    "nice nl nohup nproc numfmt od paste pathchk pinky pr printenv printf ptx pwd readlink "
-    "realpath rm rmdir runcon seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep "
-    "sort split stat stdbuf stty sum sync tac tail tee test timeout touch tr true truncate tsort "
-    "tty uname unexpand uniq unlink uptime users vdir wc who whoami yes [ "
-    "find xargs grep egrep fgrep sed awk gawk mawk tar gzip gunzip zcat bzip2 xz which diff cmp "
-    "patch file".split()
-)
-"""Programs that are always the system's, where it has them."""
 
 
 class FoundPlaces(Struct):
@@ -413,7 +395,7 @@ class ToolPlaces:
         return real if is_own and self._exists(f"{real}/{VENV_FILE}") else ""
 
     def _environments(self) -> Iterator[str]:
-        for name in _VENVS:
+        for name in VENVS:
             if self._exists(f"{self._workspace}/{name}/{VENV_FILE}"):
                 yield f"{self._workspace}/{name}/bin/python"
 
@@ -473,14 +455,6 @@ class ToolPlaces:
             if not os.path.isabs(head):
                 return ""
         return f"{head}{sign}{rest}"
-
-
-def found_nearby(name: str, workspace: Path) -> str:
-    """Return what to do where commands do not find a program that the workspace has, or nothing."""
-    beside = [f"{place}/bin" for place in _VENVS] + ["node_modules/.bin"]
-    paths = [f"{place}/{name}" for place in beside if "/" not in name]
-    path = next((p for p in paths if os.access(workspace / p, os.X_OK)), "")
-    return f"the workspace has `{path}`: name it by this path" if path else ""
 
 
 def _prefix_of(row: Toolchain, root: str, real: str) -> str | None:

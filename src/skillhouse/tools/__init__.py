@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.code_network import CodeReach as CodeReach
     from skillhouse.tools.code_result import structured_content as structured_content
     from skillhouse.tools.command import ExecTool as ExecTool
+    from skillhouse.tools.command_context import shown_variables as shown_variables
     from skillhouse.tools.command_network import NamedRequest as NamedRequest
-    from skillhouse.tools.command_requests import shown_variables as shown_variables
     from skillhouse.tools.consequences import commands_inside as commands_inside
     from skillhouse.tools.deferred_tools import CallSkillTool as CallSkillTool
     from skillhouse.tools.deferred_tools import DeferredTools as DeferredTools

@@ -31,6 +31,7 @@ from skillhouse.permission import (
     read_command,
     standing_bond,
     standing_rule,
+    unwrapped,
 )
 from skillhouse.tools.call import SCRIPT, PermissionRequest, Plan, RefusedError
 from skillhouse.tools.command_inputs import SEALED_BYTES_MAX, files_that_run
@@ -97,9 +98,9 @@ class ScriptPlaces(Struct, frozen=True, kw_only=True):
     can change."""
     which: Callable[[str], str] = lambda name: ""
     """Returns the path below the workspace that the name of a program leads to, or ""."""
-    is_handed_over: bool = False
-    """Whether the shell of a client runs the line: it reads the script that activates an
-    environment, and finds each program by its name."""
+    shell_which: Callable[[str], str] | None = None
+    """The same by the PATH of the client whose shell runs the line, and reads the script that
+    activates an environment; None where no shell does."""
 
 
 def script_runs(
@@ -115,14 +116,10 @@ def script_runs(
     any_code = frozenset(
         one.argv for one in verdict.commands if one.unbound and one.effect is Effect.ALLOW
     )
-    is_any = any(map(_runs_any, verdict.commands))
-    around = _around(plan) if places.is_handed_over else ()
-    for judged in (*verdict.commands, *around):
+    for judged, inner in _starting(verdict, plan, places):
         ruling = rules.rule(judged.argv)
         is_activation = judged.argv[0] in ACTIVATING
-        # Only a shell reads what activates; where any code runs anyway, that is some of it.
-        is_unread = is_activation and (is_any or not places.is_handed_over)
-        if ruling.cover is Breadth.ALL or is_unread:
+        if ruling.cover is Breadth.ALL:
             continue
         if judged.effect is not Effect.ALLOW:
             for one in _answered_with(judged.argv, plan, base, places):
@@ -134,7 +131,7 @@ def script_runs(
             # What runs any code of the workspace gains nothing by a module that is not there.
             passed = any_code if judged.unbound and one.is_missing else frozenset[tuple[str, ...]]()
             # What activates comes before all that could change it.
-            odd = one.found.odd if is_activation else one.odd(plan, judged.argv, base, passed)
+            odd = one.found.odd if is_activation else one.odd(plan, inner, base, passed)
             if odd:
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
@@ -149,12 +146,26 @@ def _runs_any(judged: JudgedCommand) -> bool:
     return is_allowed and not judged.scripts[judged.is_own :]
 
 
-def _around(plan: CommandPlan) -> Iterator[JudgedCommand]:
-    """Yield the programs around those that are judged, which a shell finds by their names too."""
+def _starting(
+    verdict: CommandVerdict, plan: CommandPlan, places: ScriptPlaces
+) -> Iterator[tuple[JudgedCommand, tuple[str, ...]]]:
+    """Yield what a line starts, with the words of the program inside."""
+    # Only a shell reads what activates; where any code runs anyway, that is some of it.
+    is_read = places.shell_which is not None and not any(map(_runs_any, verdict.commands))
+    for judged in verdict.commands:
+        if is_read or judged.argv[0] not in ACTIVATING:
+            yield judged, judged.argv
+    if places.shell_which is not None:
+        yield from _around(plan)
+
+
+def _around(plan: CommandPlan) -> Iterator[tuple[JudgedCommand, tuple[str, ...]]]:
+    """Yield the programs around those that are judged, which a shell finds by their names too, and
+    the words of the judged one."""
     for command in plan.commands():
-        argv = command.argv
+        argv, judged = command.argv, unwrapped(command.argv) or command.argv
         while (meaning := read_command(argv)).inner and not meaning.unknown:
-            yield JudgedCommand(argv=argv[:1], effect=Effect.ALLOW)
+            yield JudgedCommand(argv=argv, effect=Effect.ALLOW), judged
             argv = argv[meaning.inner :]
 
 
@@ -364,12 +375,8 @@ def _bound_by(
     judged: JudgedCommand, base: str, places: ScriptPlaces, *, is_granted: bool
 ) -> Iterator[_Bound]:
     """Yield what a command runs, and of one that a standing approval covers the rest of what that
-    is bound to.
-
-    What runs any code of the workspace, and no file that is approved, gains nothing by its program.
-    """
-    is_free = _runs_any(judged) and not is_granted
-    for candidates in () if is_free else _scripts_of(judged, base, places):
+    is bound to."""
+    for candidates in _scripts_of(judged, base, places):
         found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
         yield _loading(candidates[0], found, judged.argv, places)
     yield from _standing(judged.argv, base, places) if is_granted else ()
@@ -421,11 +428,20 @@ def _scripts_of(
     argv, scripts = judged.argv, judged.scripts
     if "/" in argv[0] and (argv[0],) not in scripts:
         yield (argv[0],)
-    elif not judged.is_own and (path := places.which(argv[0])):
+    elif not judged.is_own and (path := _led_to(judged, places)):
         yield (path,)
     yield from scripts
     if read_command(argv).unknown:
         yield from ((path,) for path in files_that_run(argv, base))
+
+
+def _led_to(judged: JudgedCommand, places: ScriptPlaces) -> str:
+    """Return the path below the workspace that the name of a program leads to, or nothing."""
+    name, by_shell = judged.argv[0], places.shell_which
+    if (path := places.which(name)) or by_shell is None:
+        return path
+    # Where the shell runs any code of the workspace, it does not matter which program that is.
+    return "" if _runs_any(judged) else by_shell(name)
 
 
 def _program_of(judged: JudgedCommand) -> tuple[str, ...]:

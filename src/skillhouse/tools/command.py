@@ -36,12 +36,8 @@ from skillhouse.sandbox import (
     plan_readable,
 )
 from skillhouse.tools.approved_scripts import (
-    ScriptPlaces,
-    ScriptRuns,
-    approved_in,
     kept_scripts,
     script_copies,
-    script_runs,
 )
 from skillhouse.tools.background_command import (
     background_form,
@@ -52,23 +48,25 @@ from skillhouse.tools.background_command import (
 )
 from skillhouse.tools.background_runs import BackgroundRuns
 from skillhouse.tools.call import AttachedRun, Output, Plan, RefusedError, ReportProgress
+from skillhouse.tools.command_context import (
+    ExecContext,
+    check_program,
+    checked_argv,
+    own_programs,
+    scripts_of,
+    shown_variables,
+    tools_now,
+)
 from skillhouse.tools.command_git import NO_HOOKS, GitConsents, git_now, git_use
 from skillhouse.tools.command_inputs import CommandInputs, InputChangedError, sealed_copies
 from skillhouse.tools.command_network import CommandNetwork, WayOut, network_of, unbounded_network
 from skillhouse.tools.command_protection import kept_files, may_change, only_looks, writes_of
 from skillhouse.tools.command_requests import (
     CommandWork,
-    ExecContext,
-    check_program,
-    checked_argv,
-    finder_of,
     inputs_of_work,
     is_for_the_gate,
     needs_of,
-    own_programs,
-    shown_variables,
     span_attributes_of,
-    tools_now,
     uncovered,
     uncovered_need,
     work_of_plan,
@@ -196,8 +194,8 @@ class ExecTool(Tool):
                     self._workspace,
                     lambda shown: paths.of(shown).coverage(),
                 ),
-                script_copies(work.scripts, self._script_runs(verdict, context), root),
-                (found := tools_now(self._tools, context, self._workspace.root)),
+                script_copies(work.scripts, scripts_of(verdict, context, self._scripts), root),
+                (found := tools_now(self._tools, context)),
                 self._denied.found(denied_to(verdict, context.rules), found),
                 self._background.written(),
             )
@@ -361,6 +359,7 @@ class ExecTool(Tool):
             key = ("tools", self, programs, activated)
             tools = seen(key, lambda: tools_at(root, programs, activated))
         context = ExecContext(
+            root=str(root),
             rules=rules,
             session=session,
             paths=paths,
@@ -391,7 +390,7 @@ class ExecTool(Tool):
         if verdict.effect is not Effect.DENY:
             refuse_outside(structure, root)
         writes = writes_of(structure, self._workspace, is_hidden=paths.hides)
-        scripts = self._script_runs(verdict, context)
+        scripts = scripts_of(verdict, context, self._scripts)
         left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
@@ -418,20 +417,6 @@ class ExecTool(Tool):
             problem_around=self._workspace.problem_around,
             find=lambda root: session.once(("git", self, root), lambda: self._git.find(root)),
         )
-
-    def _script_runs(self, verdict: CommandVerdict, context: ExecContext) -> ScriptRuns:
-        if verdict.structure is None:
-            return ScriptRuns()
-        root, session = str(self._workspace.root), context.session
-        places = ScriptPlaces(
-            root=root,
-            approved=lambda: approved_in(self._scripts, root, session),
-            is_of_skill=context.paths.is_of_skill,
-            is_tool=context.tools.shows,
-            which=finder_of(context, verdict.structure, root),
-            is_handed_over=session.is_handed_over,
-        )
-        return script_runs(verdict, verdict.structure, context.rules, places)
 
     def _network_of(
         self, work: CommandWork, verdict: CommandVerdict, context: ExecContext

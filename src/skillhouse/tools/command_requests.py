@@ -9,14 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, field
 
-from skillhouse.audit import is_secret_name
 from skillhouse.floor import digest, encode
 from skillhouse.floor.errors import first_of
 from skillhouse.floor.structs import replace
@@ -29,7 +28,6 @@ from skillhouse.permission import (
     JudgedCommand,
     Layer,
     LayerRules,
-    PathPolicy,
     Permission,
     SimpleCommand,
     command_resource,
@@ -45,15 +43,11 @@ from skillhouse.permission import (
 from skillhouse.sandbox import (
     Completed,
     OpenedProtection,
-    ToolFinder,
-    Toolset,
     find_git_contents,
-    known_variables,
-    own_program,
     plan_argv,
 )
 from skillhouse.tools.approved_scripts import ScriptRuns
-from skillhouse.tools.call import PermissionRequest, RefusedError
+from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.command_inputs import (
     BETWEEN_WORDS,
     CommandInputs,
@@ -67,17 +61,6 @@ from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-
-def shown_variables(
-    environment: Mapping[str, str],
-    directory: Path,
-    tools: Toolset = Toolset(),  # noqa: B008 - a frozen value.
-) -> Mapping[str, str]:
-    """Return the variables that a plan may show, of those that a command in a directory gets."""
-    known = known_variables(environment, tools)
-    shown = {name: value for name, value in known.items() if not is_secret_name(name)}
-    return {**shown, "PWD": str(directory)}
 
 
 def needs_of(
@@ -372,35 +355,6 @@ def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionR
         yield from rules.refused_below(directory)
 
 
-def own_programs(plan: CommandPlan | None, root: Path) -> tuple[str, ...]:
-    """Return the absolute paths of the programs of the workspace that a plan names by paths."""
-    if plan is None:
-        return ()
-    directory = os.path.join(root, plan.directory)
-    argvs = (unwrapped(command.argv) or command.argv for command in plan.commands())
-    paths = (os.path.normpath(os.path.join(directory, a[0])) for a in argvs if "/" in a[0])
-    return tuple(path for path in paths if path.startswith(f"{root}/"))
-
-
-def check_program(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -> None:
-    """Refuse a path to a program that the sandbox does not have: it has those of the workspace, of
-    loaded skills, of the system and of PATH."""
-    program = argv[0]
-    if "/" not in program or places.named_program(program) or places.is_own_program(program):
-        return
-    if program[0] == "/" or rules.rule(argv).literals == 0:
-        shown = f"`{program[:80]}` is no program of the workspace, of a loaded skill or of PATH"
-        raise RefusedError(f"denied: {shown}, and the sandbox has no other", denied=True)
-
-
-def checked_argv(argv: tuple[str, ...], rules: LayerRules, places: PathPolicy) -> tuple[str, ...]:
-    """Return the words of a program that may be named so, without a NUL."""
-    check_program(argv, rules, places)
-    if any("\0" in word for word in argv):
-        raise RefusedError("a NUL in the command")
-    return argv
-
-
 class CommandWork(Struct, frozen=True, kw_only=True):
     """A planned call: what it needs, and the argv that does it."""
 
@@ -418,24 +372,6 @@ class CommandWork(Struct, frozen=True, kw_only=True):
     scripts: ScriptRuns = field(default_factory=ScriptRuns)
     uncovered_count: int = 0
     """Paths that the sandbox does not cover; 0 where that does not matter."""
-
-
-class ExecContext(Struct, frozen=True, kw_only=True):
-    """What one call of `exec` is judged by: rules, conversation, paths and programs."""
-
-    rules: LayerRules
-    session: Session
-    paths: PathRules
-    places: PathPolicy
-    tools: Toolset
-    programs: tuple[str, ...]
-    """Programs of the workspace that are named by paths, by absolute paths."""
-    activated: str
-    """The environment that the line activates, by its real path; or empty."""
-    given: tuple[str, Sequence[str] | None]
-    """The line, or the program with its arguments, without a shell around it."""
-    is_apart: bool
-    """Whether runs have mounts and a network of their own, as far as is known."""
 
 
 def inputs_of_work(
@@ -517,36 +453,6 @@ def span_attributes_of(work: CommandWork, done: Completed) -> Mapping[str, str |
     # A program that was there to be run is no content.
     found: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
     return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
-
-
-def finder_of(context: ExecContext, plan: CommandPlan, root: str) -> Callable[[str], str]:
-    """Return what finds the program of the workspace that a name leads to: by the PATH of a run, or
-    by that of the client whose own shell runs the line."""
-    session, tools = context.session, context.tools
-    if not session.is_handed_over:
-        return lambda name: tools.own_program(name, root)
-    places = session.search_path.split(":") if session.search_path else tools.path
-    if context.activated:
-        places = [f"{context.activated}/bin", *places]
-    base = os.path.join(root, plan.directory)
-    paths = [os.path.join(base, place) for place in places]
-    return lambda name: own_program(name, paths, root)
-
-
-def tools_now(finder: ToolFinder | None, context: ExecContext, root: Path) -> Toolset:
-    """Return the tools for a run, with those of environments whose programs it names.
-
-    Raises:
-        RefusedError: names would mean other programs than those that were judged.
-    """
-    planned = context.tools
-    if finder is None:
-        return planned
-    now = finder.find(root, context.programs, context.activated)
-    if (now.path, now.pinned) != (planned.path, planned.pinned):
-        message = "the directories of programs have changed meanwhile; try again"
-        raise RefusedError(f"nothing was done: {message}")
-    return now
 
 
 def is_for_the_gate(verdict: CommandVerdict, layers: Sequence[Layer]) -> bool:

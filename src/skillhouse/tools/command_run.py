@@ -31,7 +31,6 @@ from skillhouse.sandbox import (
     SandboxProfile,
     SandboxUnavailableError,
     Streams,
-    found_nearby,
 )
 from skillhouse.tools.background_command import WRITABLE_MAX, BackgroundForm
 from skillhouse.tools.background_runs import BACKGROUND_SECONDS, BackgroundRuns, value_of
@@ -197,7 +196,7 @@ def notes_of(
 def _missing(programs: Sequence[tuple[str, ...]], profile: SandboxProfile) -> str:
     """Return where the workspace has a program that a command did not find, or nothing."""
     names = [argv[0] for argv in programs if profile.tools.which(argv[0]) is None]
-    return next(filter(None, (found_nearby(name, profile.workspace) for name in names)), "")
+    return next(filter(None, map(profile.nearby, names)), "")
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:

@@ -531,7 +531,7 @@ def test_a_server_that_answers_no_more_is_an_error_in_time_and_comes_back(
 ) -> None:
     """A connection that is half dead gives no error by itself: the answer never comes."""
     write(path, "a")
-    monkeypatch.setattr(state_session, "LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(state_session, "LOOK_SECONDS", 2)
     monkeypatch.setattr(state_session, "CONNECT_SECONDS", 2)
     processes = stopped_server(state_url)
     for process in processes:
@@ -544,7 +544,7 @@ def test_a_server_that_answers_no_more_is_an_error_in_time_and_comes_back(
         for _ in range(5):
             with pytest.raises(StateError, match="does not answer"):
                 names(path)
-        assert time.monotonic() - began < 0.6
+        assert time.monotonic() - began < 3 * 2
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
