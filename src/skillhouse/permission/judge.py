@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
-from skillhouse.permission.path_policy import DEPTH_MAX, PathPolicy
+from skillhouse.permission.path_policy import DEPTH_MAX, PROGRAMS, PathPolicy
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
@@ -44,7 +44,13 @@ def shell_line(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
     name, options, text = argv[0], tuple(argv[1:-1]), argv[-1]
     if options not in _READING or not text.strip():
         return ""
-    is_same = name in _OTHERS and _SAME.fullmatch(text) and "|&" not in text and _is_plain(text)
+    is_same = (
+        name in _OTHERS
+        and _SAME.fullmatch(text)
+        and "|&" not in text
+        and "source" not in text
+        and _is_plain(text)
+    )
     if name != "bash" and not is_same:
         return ""
     ruling = rules.rule(tuple(argv))
@@ -118,7 +124,7 @@ def judge_line(
     judged = _Verdicts()
     if reading.calls_itself:
         judged.say(Effect.DENY, "a function that calls itself without end")
-    one = CommandJudge(rules, places)
+    one = CommandJudge(rules, places, (environment or {}).get("PATH", ":".join(PROGRAMS)))
     if not reading.pipelines:
         for raw in reading.commands:
             effect, reason = one.refusal(raw)
@@ -130,7 +136,7 @@ def judge_line(
     if judged.shell:
         return judged.verdict(None, needs_shell=True)
     structure = CommandPlan(
-        directory=places.directory, pipelines=tuple(pipelines), activated=judged.activated
+        directory=places.directory, pipelines=tuple(pipelines), activated=places.activated
     )
     return judged.verdict(tuple(plan), structure=structure)
 
@@ -151,8 +157,6 @@ def _planned(
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)
             judged.shell = judged.shell or each.shell
-            if each.activated:
-                judged.activate(each.activated)
             if each.argv:
                 plan.append(each.argv)
             went = went or each.argv[:1] == ("cd",)
@@ -226,12 +230,6 @@ class _Verdicts(Struct):
     fenced: list[str] = field(default_factory=list)
     shell: str = ""
     """Why nothing but a shell can run the line; empty when a plan can."""
-    activated: str = ""
-
-    def activate(self, environment: str) -> None:
-        if self.activated not in ("", environment):
-            self.shell = self.shell or "more than one environment"
-        self.activated = environment
 
     def say(self, effect: Effect, reason: str) -> None:
         self.remarks.append((effect, reason))

@@ -40,6 +40,7 @@ class PathPolicy:
         is_open: Callable[[str], bool] = lambda path: False,
         programs: Sequence[str] = PROGRAMS,
         binds_programs: bool = False,
+        can_activate: bool = True,
         real: Callable[[Path], str] = os.path.realpath,
     ) -> None:
         """Take the places; without `cwd` links are not followed and only texts are compared.
@@ -47,8 +48,9 @@ class PathPolicy:
         A secret that `is_open` knows, by its resolved path, is read like any file. `programs` are
         the directories that names of programs are looked for in, which no command can write.
         `binds_programs` says that whoever runs a command asks about the bytes of its scripts: a
-        program of the tree then goes by the rules for its name. `real` finds the real paths of
-        the places given here.
+        program of the tree then goes by the rules for its name. `can_activate` says that whoever
+        runs a line does what its activation of an environment does. `real` finds the real paths
+        of the places given here.
         """
         self.paths = paths
         self._is_open = is_open
@@ -61,6 +63,9 @@ class PathPolicy:
         self._program_places = programs
         self.directory = ""
         """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
+        self.activated = ""
+        """The environment that it has activated, by its real path."""
+        self._can_activate = can_activate
 
     @cached_property
     def _programs(self) -> frozenset[str]:
@@ -80,13 +85,21 @@ class PathPolicy:
     def environment_of(self, script: str) -> str:
         """Return the virtual environment of the current tree (PEP 405) that a script activates, by
         its real path, or nothing."""
-        if self._cwd is None:
+        if self._cwd is None or not self._can_activate:
             return ""
         plain = os.path.normpath(os.path.join(self._cwd, self.directory, script))
         root = plain.removesuffix("/bin/activate")
         is_own = root != plain and self.resolved(script) == plain and is_below(root, self._cwd)
         has_files = is_own and os.path.isfile(plain) and os.path.isfile(f"{root}/{_VENV_FILE}")
-        return root if has_files else ""
+        return root if has_files and ":" not in root else ""
+
+    def activated_program(self, name: str) -> str:
+        """Return the path of the program that a name means in the activated environment, or
+        nothing."""
+        path = os.path.join(self.activated, "bin", name)
+        is_there = bool(self.activated and name) and "/" not in name and os.path.lexists(path)
+        start = os.path.join(self._cwd or "", self.directory)
+        return os.path.join(".", os.path.relpath(path, start)) if is_there else ""
 
     def names(self, pattern: str) -> list[str] | None:
         """Return the names that match a pattern now, sorted; None where no directory is known, or

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
+from skillhouse.permission.active_environment import ActiveEnvironment, looks_up
 from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
 from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
 from skillhouse.permission.command_rules import CommandRules, RuleOutcome
@@ -19,7 +19,7 @@ from skillhouse.permission.environment import setting_of
 from skillhouse.permission.fence import Fence
 from skillhouse.permission.grammar import CommandMeaning
 from skillhouse.permission.hard_denies import HardDenies
-from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.path_policy import PROGRAMS, PathPolicy
 from skillhouse.permission.patterns import (
     Breadth,
     guarded_patterns,
@@ -54,16 +54,17 @@ class SimpleVerdict(Struct):
     """None for a `cd`, which the plan has done, and for what sets variables."""
     shell: str = ""
     """What only a shell can do about it."""
-    activated: str = ""
-    """The environment that it activates, by its real path."""
 
 
 class CommandJudge:
     """Judges commands one after the other by the same rules and places."""
 
-    def __init__(self, rules: CommandRules, places: PathPolicy) -> None:
+    def __init__(
+        self, rules: CommandRules, places: PathPolicy, search_path: str = ":".join(PROGRAMS)
+    ) -> None:
         self._rules = rules
         self._places = places
+        self._active = ActiveEnvironment(places, search_path)
         self._refusals = HardDenies(rules, places)
         self._fence = Fence(
             rules,
@@ -90,34 +91,36 @@ class CommandJudge:
         argv = tuple(word.text for word in raw.words)
         if raw.only_sets:
             return self._setting(raw, argv)
-        if raw.activates and (environment := self._places.environment_of(argv[1])):
-            script = f"{environment}/bin/activate"
-            judged = replace(self._without_rule(argv), scripts=((script,),))
-            return SimpleVerdict(argv, judged, activated=environment)
+        if (shell := self._active.entered(raw)) is not None:
+            return SimpleVerdict(argv, self._without_rule(argv), shell=shell)
+        is_led = self._active.lead(raw)
+        argv = tuple(word.text for word in raw.words)
         judged = self._over_names(argv, raw) or self.words(argv, patterns=raw.words)
         verdict = SimpleVerdict(argv, judged)
-        verdict.shell = _needs_shell(argv)
+        verdict.shell = _needs_shell(argv) or self._active.shell_reason(judged, is_led=is_led)
         verdict.judged = self._after_variables(judged, raw, verdict)
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
             verdict.shell = "`~` is expanded by a shell"
         if argv[0] == "cd":
             self._enter(raw, verdict, can_enter=can_enter)
-            ruling = self._rules.rule(argv)
-            if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
-                verdict.judged = self._without_rule(argv)
             return verdict
         guarded = guarded_patterns(raw.words, self._places.names)
         verdict.simple = SimpleCommand(
             argv=argv,
             guarded=guarded,
             patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
-            environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
+            environment=self._variables_of(raw, judged),
             redirects=tuple(one for pair in redirects for one in pair),
             statuses=tuple(at for at, word in enumerate(raw.words) if word.holds_status),
         )
         verdict.remarks += pattern_remarks(raw.words, guarded)
         return verdict
+
+    def _variables_of(self, raw: RawCommand, judged: JudgedCommand) -> tuple[tuple[str, str], ...]:
+        """Return the variables of a command: of an active environment, and those of its line."""
+        found = {**self._active.variables(judged), **dict((*raw.exported, *raw.assignments))}
+        return tuple(found.items())
 
     def _after_variables(
         self, judged: JudgedCommand, raw: RawCommand, verdict: SimpleVerdict
@@ -204,7 +207,7 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if name[:1] in ("", "-") or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
-        if ruling.cover is Breadth.NONE and _looks_up(argv):
+        if ruling.cover is Breadth.NONE and looks_up(argv):
             return self._without_rule(argv)
         return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
 
@@ -235,7 +238,8 @@ class CommandJudge:
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
             inner = argv[meaning.inner :]
-            return self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
+            judged = self.words(inner, patterns=rest, depth=depth + 1, is_guess=is_guess)
+            return self._within(argv, judged) if "/" in argv[0] else judged
         if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
@@ -265,13 +269,23 @@ class CommandJudge:
         last = argv[0].rpartition("/")[2]
         inner = (last, *argv[1:])
         is_own = self._places.binds_programs and self._places.is_own_program(argv[0])
-        if not (last and is_own) or _looks_up(inner):
+        if not (last and is_own) or looks_up(inner):
             return None
         if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
             return None
         judged = self.words(inner, patterns=patterns, depth=max(depth, 1), is_guess=is_guess)
         if judged.effect is not Effect.ALLOW or judged.argv != inner:
             return None
+        return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
+
+    def _within(self, argv: tuple[str, ...], judged: JudgedCommand) -> JudgedCommand:
+        """Return the verdict on a command in what has the name of a wrapper, and may be code."""
+        is_of_system = self._places.named_program(argv[0]) and not self._places.is_in_tree(argv[0])
+        if judged.effect is not Effect.ALLOW or is_of_system:
+            return judged
+        if not (self._places.binds_programs and self._places.is_own_program(argv[0])):
+            said = f"`{argv[0][:60]}` is named by a path, and may be another program"
+            return _asked(argv, said, scrutiny=said)
         return replace(judged, scripts=((argv[0],), *judged.scripts), is_own=True)
 
     def _variables(
@@ -410,6 +424,9 @@ class CommandJudge:
             verdict.shell = "a `cd` that is not the first command, or not to one directory"
         elif concern := self._places.enter(raw.words[1].text):
             verdict.remarks.append((Effect.ASK, f"`{_shown(verdict.argv)}`: {concern}"))
+        ruling = self._rules.rule(verdict.argv)
+        if ruling.cover is Breadth.NONE and not (verdict.shell or verdict.remarks):
+            verdict.judged = self._without_rule(verdict.argv)
 
 
 def _is_plain_command(words: Sequence[Word]) -> bool:
@@ -428,24 +445,13 @@ _EDITING = frozenset(
 """Programs that change the files which their words name; others make what no person writes."""
 _SAYING = frozenset(("echo", "printf", "true", "false", ":", "test", "[", "which"))
 """Programs that need no rule: they print their words, or test a file of the workspace."""
-_LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _INFORMING = frozenset(("--help", "--version"))
-
-
-def _looks_up(argv: tuple[str, ...]) -> bool:
-    """Whether a command only says what a name would start, which the runner of plans does itself.
-
-    >>> _looks_up(("command", "-v", "git")), _looks_up(("command", "git"))
-    (True, False)
-    """
-    names = argv[2:] if argv[:2] == ("command", "-v") else argv[1:] if argv[0] == "type" else ()
-    return bool(names) and all(map(_LOOKED_UP.fullmatch, names))
 
 
 def _needs_shell(argv: tuple[str, ...]) -> str:
     """Return why only a shell can run some words, or nothing."""
     name = argv[0]
-    if (name in hazards.BUILTINS or name == "command") and not _looks_up(argv):
+    if (name in hazards.BUILTINS or name == "command") and not looks_up(argv):
         return f"`{name}` means something to a shell only"
     # A shell has these inside, and they differ from the programs in this.
     if name in (*_SAYING, "pwd") and name != "which" and not _INFORMING.isdisjoint(argv[1:2]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,15 +105,11 @@ class Toolset(Struct, frozen=True, kw_only=True):
         seen = (*_SYSTEM, *map(str, self.mounts))
         return any(real == each or real.startswith(f"{each}/") for each in seen)
 
-    def own_program(self, name: str, root: str, places: Sequence[str] | None = None) -> str:
-        """Return the real path of the program that a name means, if it is below `root`.
-
-        Args:
-            places: The directories of a shell's PATH, in the place of those of a run.
-        """
-        if "/" in name or (places is None and name in self.pinned):
+    def own_program(self, name: str, root: str) -> str:
+        """Return the real path of the program that a name means, if it is below `root`."""
+        if "/" in name or name in self.pinned:
             return ""
-        paths = (f"{place}/{name}" for place in (self.path if places is None else places))
+        paths = (f"{place}/{name}" for place in self.path)
         first = next((p for p in paths if os.path.isfile(p) and os.access(p, os.X_OK)), "")
         real = os.path.realpath(first) if first else ""
         return real if real.startswith(f"{root}/") else ""

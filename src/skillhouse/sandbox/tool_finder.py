@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from skillhouse.floor import PathStateCache, directory_problem, make_private
+from skillhouse.floor import PathStateCache, directory_problem, is_below, make_private
 from skillhouse.floor.ownership import is_settled
 from skillhouse.floor.structs import replace
 from skillhouse.sandbox.person_git import IDENTITY, PersonGit
@@ -255,18 +255,17 @@ class ToolFinder:
         self._caches = caches
         self._settings = settings
         self._git = PersonGit(environment, home)
-        self._kept: dict[tuple[str, tuple[str, ...], str], _KeptPlaces] = {}
+        self._kept: dict[tuple[str, tuple[str, ...]], _KeptPlaces] = {}
         self._lock = threading.Lock()
 
-    def find(self, workspace: Path, programs: Sequence[str] = (), activated: str = "") -> Toolset:
+    def find(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
         """Return the tools of runs in a workspace, as they are now.
 
         Args:
             workspace: Its real path.
             programs: Absolute paths of programs in it that will run.
-            activated: The real path of the environment in it that a line activates.
         """
-        kept = self._kept_for(workspace, programs, activated)
+        kept = self._kept_for(workspace, programs)
         tools = self._with_git(kept.tools, workspace)
         caches, variables, problem = kept.caches(workspace, self._caches)
         return replace(
@@ -276,26 +275,28 @@ class ToolFinder:
             notes=(*tools.notes, *filter(None, (problem,))),
         )
 
-    def places(self, workspace: Path, programs: Sequence[str] = (), activated: str = "") -> Toolset:
+    def places(self, workspace: Path, programs: Sequence[str] = ()) -> Toolset:
         """Return the tools without their caches: nothing is made for it."""
-        return self._with_git(self._kept_for(workspace, programs, activated).tools, workspace)
+        return self._with_git(self._kept_for(workspace, programs).tools, workspace)
 
     def _with_git(self, tools: Toolset, workspace: Path) -> Toolset:
-        program = shutil.which("git", path=tools.outside_path)
+        # INVARIANT: it is started here, outside the sandbox, and so is none of the workspace.
+        root = str(workspace)
+        places = [path for path in tools.outside_path.split(":") if not is_below(path, root)]
+        program = shutil.which("git", path=":".join(places))
+        if program and is_below(os.path.realpath(program), root):
+            program = None
         return replace(tools, git=self._git.of(workspace, program))
 
-    def _kept_for(self, workspace: Path, programs: Sequence[str], activated: str) -> _KeptPlaces:
-        key = (str(workspace), tuple(programs), activated)
+    def _kept_for(self, workspace: Path, programs: Sequence[str]) -> _KeptPlaces:
+        key = (str(workspace), tuple(programs))
         with self._lock:
             kept = self._kept.get(key)
         if kept is not None and kept.places.hold():
             return kept
         places = ToolPlaces(self._environment, self._home, workspace)
         found = places.find(
-            own=self._settings.path,
-            mounts=self._settings.mounts,
-            programs=programs,
-            activated=activated,
+            own=self._settings.path, mounts=self._settings.mounts, programs=programs
         )
         path = tuple(found.path)
         identity = {n: self._environment[n] for n in IDENTITY if self._environment.get(n)}

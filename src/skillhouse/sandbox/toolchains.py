@@ -69,28 +69,18 @@ class ToolPlaces:
         ]
 
     def find(
-        self,
-        *,
-        own: Sequence[str],
-        mounts: Sequence[str],
-        programs: Sequence[str],
-        activated: str = "",
+        self, *, own: Sequence[str], mounts: Sequence[str], programs: Sequence[str]
     ) -> FoundPlaces:
         """Return the places.
 
         Args:
-            own: Directories of programs that the operator names; they may be in the workspace.
+            own: Directories of programs that the operator names, first; they may be in the
+                workspace.
             mounts: Further places that the operator names.
             programs: Absolute paths in the workspace of programs that will run, whose base
                 interpreter is shown.
-            activated: The environment of the workspace that a line activates, whose programs are
-                first; without it that in which the person works counts.
         """
         found = FoundPlaces()
-        if environment := activated or self._activated():
-            self._base(found, f"{environment}/bin/python")
-            self._directory(found, f"{environment}/bin", is_own=True)
-            found.variables["VIRTUAL_ENV"] = environment
         for text in mounts:
             self._mount(found, [self._expanded(text)], f"`{text}` of `[sandbox] mounts`")
         for program in (*programs, *self._environments()):
@@ -129,13 +119,20 @@ class ToolPlaces:
         names: set[str] = set()
         for place in path:
             if place not in system and not _is_below(place, ("/usr/sbin", "/usr/local/sbin")):
-                names |= JUDGED.intersection(self._names(place))
+                names |= self._judged_in(place)
         found = {}
         for name in sorted(names):
             places = (f"{place}/{name}" for place in system)
             if program := next((p for p in places if os.access(p, os.X_OK)), None):
                 found[name] = program
         return found
+
+    def _judged_in(self, place: str) -> frozenset[str]:
+        listed = self._names(place)
+        # Not all may be listed, and a directory may be used that is not read.
+        is_cut = len(listed) in (0, ENTRIES_MAX)
+        more = (name for name in JUDGED if is_cut and os.path.lexists(f"{place}/{name}"))
+        return JUDGED.intersection(listed).union(more)
 
     def _real(self, path: str) -> str:
         return trail(path, self._states).real
@@ -385,14 +382,6 @@ class ToolPlaces:
             if directory == "/":
                 return
             directory = os.path.dirname(directory)
-
-    def _activated(self) -> str:
-        """Return the environment of the workspace that the person has activated, or nothing."""
-        place = self._environment.get("VIRTUAL_ENV", "")
-        real = self._real(place) if os.path.isabs(place) else ""
-        is_first = f"{place}/bin" in self._environment.get("PATH", "").split(":")
-        is_own = real and is_first and _is_below(real, (self._workspace,))
-        return real if is_own and self._exists(f"{real}/{VENV_FILE}") else ""
 
     def _environments(self) -> Iterator[str]:
         for name in VENVS:

@@ -49,8 +49,6 @@ PROGRAM_BYTES_MAX = 128 * 1_048_576
 """Bytes of a program of the workspace that is bound; a larger one is asked about each time.
 Compiled tools that packages bring (linters, bundlers) have 10 to 60 MB."""
 
-ACTIVATING = ("source", ".")
-"""What reads the script that activates an environment; a plan does what that does."""
 _GLOB = frozenset("*?[\0")
 """In a script's name: another file may be what runs."""
 _INSTALL_TASKS = (
@@ -98,9 +96,11 @@ class ScriptPlaces(Struct, frozen=True, kw_only=True):
     can change."""
     which: Callable[[str], str] = lambda name: ""
     """Returns the path below the workspace that the name of a program leads to, or ""."""
-    shell_which: Callable[[str], str] | None = None
-    """The same by the PATH of the client whose shell runs the line, and reads the script that
-    activates an environment; None where no shell does."""
+    shell_which: Callable[[str], tuple[str, ...]] | None = None
+    """Returns the paths below the workspace at which the PATH of the client, whose shell runs the
+    line, finds a program, or would if it were there; None where no shell does."""
+    shells: tuple[str, ...] = ()
+    """Shells that this one may start to read the line or a part of it."""
 
 
 def script_runs(
@@ -118,7 +118,6 @@ def script_runs(
     )
     for judged, inner in _starting(verdict, plan, places):
         ruling = rules.rule(judged.argv)
-        is_activation = judged.argv[0] in ACTIVATING
         if ruling.cover is Breadth.ALL:
             continue
         if judged.effect is not Effect.ALLOW:
@@ -129,10 +128,9 @@ def script_runs(
             is_code = judged.unbound or one.found.is_of_skill
             runs.alone = runs.alone or ruling.is_granted or not is_code
             # What runs any code of the workspace gains nothing by a module that is not there.
-            passed = any_code if judged.unbound and one.is_missing else frozenset[tuple[str, ...]]()
-            # What activates comes before all that could change it.
-            odd = one.found.odd if is_activation else one.odd(plan, inner, base, passed)
-            if odd:
+            is_passed = one.is_missing and (judged.unbound or one.is_by_name)
+            passed = any_code if is_passed else frozenset[tuple[str, ...]]()
+            if odd := one.odd(plan, inner, base, passed):
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
             else:
@@ -140,7 +138,7 @@ def script_runs(
     return runs.value()
 
 
-def _runs_any(judged: JudgedCommand) -> bool:
+def runs_any(judged: JudgedCommand) -> bool:
     """Whether a rule lets a command run any code of the workspace, and no file that is approved."""
     is_allowed = judged.unbound and judged.effect is Effect.ALLOW
     return is_allowed and not judged.scripts[judged.is_own :]
@@ -149,24 +147,19 @@ def _runs_any(judged: JudgedCommand) -> bool:
 def _starting(
     verdict: CommandVerdict, plan: CommandPlan, places: ScriptPlaces
 ) -> Iterator[tuple[JudgedCommand, tuple[str, ...]]]:
-    """Yield what a line starts, with the words of the program inside."""
-    # Only a shell reads what activates; where any code runs anyway, that is some of it.
-    is_read = places.shell_which is not None and not any(map(_runs_any, verdict.commands))
+    """Yield what a line starts, with the words of the program inside; where a shell finds programs
+    by their names, also those around others."""
     for judged in verdict.commands:
-        if is_read or judged.argv[0] not in ACTIVATING:
-            yield judged, judged.argv
-    if places.shell_which is not None:
-        yield from _around(plan)
-
-
-def _around(plan: CommandPlan) -> Iterator[tuple[JudgedCommand, tuple[str, ...]]]:
-    """Yield the programs around those that are judged, which a shell finds by their names too, and
-    the words of the judged one."""
-    for command in plan.commands():
-        argv, judged = command.argv, unwrapped(command.argv) or command.argv
-        while (meaning := read_command(argv)).inner and not meaning.unknown:
-            yield JudgedCommand(argv=argv, effect=Effect.ALLOW), judged
-            argv = argv[meaning.inner :]
+        yield judged, judged.argv
+    judged_words = {one.argv for one in verdict.commands}
+    for command in plan.commands() if places.shell_which else ():
+        argv, inner = command.argv, unwrapped(command.argv) or command.argv
+        while argv and argv not in judged_words:
+            yield JudgedCommand(argv=argv, effect=Effect.ALLOW), inner
+            meaning = read_command(argv)
+            argv = argv[meaning.inner :] if meaning.inner and not meaning.unknown else ()
+    for name in places.shells:
+        yield JudgedCommand(argv=(name,), effect=Effect.ALLOW), (name,)
 
 
 class _Collected:
@@ -311,6 +304,8 @@ class _Bound(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     is_written: bool = False
     """Whether the command may write it."""
+    is_by_name: bool = False
+    """Whether a shell finds it by the name of a program."""
 
     @property
     def key(self) -> str:
@@ -379,6 +374,11 @@ def _bound_by(
     for candidates in _scripts_of(judged, base, places):
         found = _found(candidates, base, places, is_program=candidates == _program_of(judged))
         yield _loading(candidates[0], found, judged.argv, places)
+    by_shell = () if places.shell_which is None else places.shell_which(judged.argv[0])
+    # Where the shell runs any code of the workspace, it does not matter which program that is.
+    if by_shell and not runs_any(judged):
+        found = _found(by_shell, base, places, is_program=True)
+        yield replace(_loading(by_shell[-1], found, judged.argv, places), is_by_name=True)
     yield from _standing(judged.argv, base, places) if is_granted else ()
 
 
@@ -426,22 +426,14 @@ def _scripts_of(
     """Yield the candidates of each script; a program that is named by its path is one itself, and
     so is one whose name leads into the workspace."""
     argv, scripts = judged.argv, judged.scripts
+    is_named = judged.is_own and os.path.basename(scripts[0][0]) == argv[0]
     if "/" in argv[0] and (argv[0],) not in scripts:
         yield (argv[0],)
-    elif not judged.is_own and (path := _led_to(judged, places)):
+    elif not is_named and (path := places.which(argv[0])):
         yield (path,)
     yield from scripts
     if read_command(argv).unknown:
         yield from ((path,) for path in files_that_run(argv, base))
-
-
-def _led_to(judged: JudgedCommand, places: ScriptPlaces) -> str:
-    """Return the path below the workspace that the name of a program leads to, or nothing."""
-    name, by_shell = judged.argv[0], places.shell_which
-    if (path := places.which(name)) or by_shell is None:
-        return path
-    # Where the shell runs any code of the workspace, it does not matter which program that is.
-    return "" if _runs_any(judged) else by_shell(name)
 
 
 def _program_of(judged: JudgedCommand) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
+    PathPolicy,
     command_resource,
     judge_argv,
     judge_line,
@@ -52,6 +53,7 @@ from skillhouse.tools.command_context import (
     ExecContext,
     check_program,
     checked_argv,
+    may_activate,
     own_programs,
     scripts_of,
     shown_variables,
@@ -336,28 +338,24 @@ class ExecTool(Tool):
         root = self._workspace.root
         tools_at = self._tools.places if self._tools else lambda *_: Toolset()
         tools = seen(("tools", self), lambda: tools_at(root))
-        places = paths.policy(tools.outside_path.split(":"))
+        directories = tools.outside_path.split(":")
+        places = paths.policy(directories)
         if params and (inside := shell_line((command, *params), rules, places)):
             command, params = inside, None
 
-        def of_line() -> CommandVerdict:
+        def of_line(places: PathPolicy) -> CommandVerdict:
             variables = shown_variables(self._environment, root, tools)
             return judge_line(command, rules, places, environment=variables)
 
         if params is None:
-            verdict = of_line()
+            verdict = of_line(places)
+            if session.is_handed_over and not may_activate(verdict):
+                verdict = of_line(paths.policy(directories, can_activate=False))
         else:
             verdict = judge_argv(checked_argv((command, *params), rules, places), rules, places)
-        activated = verdict.structure.activated if verdict.structure else ""
-        if activated:
-            # Which environment that is the line says; then its programs mean those of it.
-            tools = seen(("tools", self, activated), lambda: tools_at(root, (), activated))
-            places = paths.policy(tools.outside_path.split(":"))
-            verdict = of_line()
         programs = own_programs(verdict.structure, root)
         if programs:
-            key = ("tools", self, programs, activated)
-            tools = seen(key, lambda: tools_at(root, programs, activated))
+            tools = seen(("tools", self, programs), lambda: tools_at(root, programs))
         context = ExecContext(
             root=str(root),
             rules=rules,
@@ -366,7 +364,6 @@ class ExecTool(Tool):
             places=places,
             tools=tools,
             programs=programs,
-            activated=activated,
             given=(command, params),
             is_apart=seen(("namespaces", self), self._has_namespaces),
         )

@@ -11,12 +11,26 @@ from msgspec import Struct
 
 from skillhouse.approval import ScriptStore
 from skillhouse.audit import is_secret_name
+from skillhouse.floor import is_below
 from skillhouse.permission import CommandPlan, CommandVerdict, LayerRules, PathPolicy, unwrapped
 from skillhouse.sandbox import ToolFinder, Toolset, known_variables
-from skillhouse.tools.approved_scripts import ScriptPlaces, ScriptRuns, approved_in, script_runs
+from skillhouse.tools.approved_scripts import (
+    ScriptPlaces,
+    ScriptRuns,
+    approved_in,
+    runs_any,
+    script_runs,
+)
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Session
+
+_SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
+"""Shells that are taken off a line (`permission.judge`)."""
+
+
+_INSIDE = frozenset("source . cd echo printf test [ true false : pwd kill type command".split())
+"""What a shell does by itself."""
 
 
 class ExecContext(Struct, frozen=True, kw_only=True):
@@ -31,8 +45,6 @@ class ExecContext(Struct, frozen=True, kw_only=True):
     tools: Toolset
     programs: tuple[str, ...]
     """Programs of the workspace that are named by paths, by absolute paths."""
-    activated: str
-    """The environment that the line activates, by its real path; or empty."""
     given: tuple[str, Sequence[str] | None]
     """The line, or the program with its arguments, without a shell around it."""
     is_apart: bool
@@ -88,7 +100,7 @@ def tools_now(finder: ToolFinder | None, context: ExecContext) -> Toolset:
     planned = context.tools
     if finder is None:
         return planned
-    now = finder.find(Path(context.root), context.programs, context.activated)
+    now = finder.find(Path(context.root), context.programs)
     if (now.path, now.pinned) != (planned.path, planned.pinned):
         message = "the directories of programs have changed meanwhile; try again"
         raise RefusedError(f"nothing was done: {message}")
@@ -100,6 +112,7 @@ def scripts_of(verdict: CommandVerdict, context: ExecContext, approved: ScriptSt
     plan, root, session = verdict.structure, context.root, context.session
     if plan is None:
         return ScriptRuns()
+    is_shell = session.is_handed_over
     places = ScriptPlaces(
         root=root,
         approved=lambda: approved_in(approved, root, session),
@@ -107,19 +120,43 @@ def scripts_of(verdict: CommandVerdict, context: ExecContext, approved: ScriptSt
         is_tool=context.tools.shows,
         which=lambda name: context.tools.own_program(name, root),
         shell_which=_shell_finder(context, plan),
+        shells=tuple(name for name in _SHELLS if name in context.given[0]) if is_shell else (),
     )
     return script_runs(verdict, plan, context.rules, places)
 
 
-def _shell_finder(context: ExecContext, plan: CommandPlan) -> Callable[[str], str] | None:
-    """Return what finds the program of the workspace that a name leads to in the shell of a client
-    that runs the line by itself; None where it does not."""
-    session = context.session
+def may_activate(verdict: CommandVerdict) -> bool:
+    """Whether a client's shell may run what a line activates: only beside what a rule lets run any
+    code of the workspace."""
+    is_active = verdict.structure is not None and verdict.structure.activated
+    return not is_active or any(map(runs_any, verdict.commands))
+
+
+def _shell_finder(
+    context: ExecContext, plan: CommandPlan
+) -> Callable[[str], tuple[str, ...]] | None:
+    """Return what finds programs of the workspace in the shell of a client that runs the line by
+    itself, by its PATH; None where it does not."""
+    session, root = context.session, context.root
     if not session.is_handed_over:
         return None
-    places = session.search_path.split(":") if session.search_path else context.tools.path
-    if context.activated:
-        places = (f"{context.activated}/bin", *places)
-    base = os.path.join(context.root, plan.directory)
+    base = os.path.join(root, plan.directory)
+    places = session.search_path.split(":") if session.search_path else ()
     paths = [os.path.join(base, place) for place in places]
-    return lambda name: context.tools.own_program(name, context.root, paths)
+    reals = [os.path.realpath(path) for path in paths]
+
+    def found(name: str) -> tuple[str, ...]:
+        candidates = []
+        is_sought = "/" not in name and name not in _INSIDE
+        for path, real in zip(paths, reals, strict=True) if is_sought else ():
+            program = f"{path}/{name}"
+            is_there = os.path.isfile(program) and os.access(program, os.X_OK)
+            is_own = is_below(real, root)
+            led_to = f"{real}/{name}" if is_own else os.path.realpath(program) if is_there else ""
+            if is_own or (is_there and is_below(led_to, root)):
+                candidates.append(led_to)
+            if is_there:
+                break
+        return tuple(candidates)
+
+    return found

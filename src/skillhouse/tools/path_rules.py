@@ -47,11 +47,12 @@ class PathRules:
         """Return the same rules for another workspace."""
         return PathRules(workspace, self._session, self._layers, self._decide)
 
-    def policy(self, programs: Sequence[str]) -> PathPolicy:
+    def policy(self, programs: Sequence[str], *, can_activate: bool = True) -> PathPolicy:
         """Return by what the paths in a command's words are judged.
 
         Args:
             programs: The directories of programs that no command can write.
+            can_activate: As of `PathPolicy`.
         """
         once = self._session.once
         return PathPolicy(
@@ -62,6 +63,7 @@ class PathRules:
             is_open=self.is_named,
             programs=programs,
             binds_programs=True,
+            can_activate=can_activate,
             real=lambda place: once(("real", place), lambda: os.path.realpath(place)),
         )
 
