@@ -99,7 +99,7 @@ class PathPolicy:
         path = os.path.join(self.activated, "bin", name)
         is_there = bool(self.activated and name) and "/" not in name and os.path.lexists(path)
         start = os.path.join(self._cwd or "", self.directory)
-        return os.path.join(".", os.path.relpath(path, start)) if is_there else ""
+        return os.path.relpath(path, start) if is_there else ""
 
     def names(self, pattern: str) -> list[str] | None:
         """Return the names that match a pattern now, sorted; None where no directory is known, or
