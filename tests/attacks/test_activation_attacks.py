@@ -267,6 +267,7 @@ async def test_a_shell_reads_a_script_only_beside_what_runs_any_code(tmp_path: P
         ("shell", "bash -c 'ls a'"),
         ("find", "find . -name a -exec ls {} +"),
         ("late", "cp a .venv/bin/ls && ls a"),
+        ("second", "find . -name a -exec ls {} + -exec cat {} +"),
         ("wrapper", "./timeout 5 ls a"),
     ],
 )
@@ -281,7 +282,40 @@ async def test_what_a_client_would_start_of_the_workspace_is_asked_about(
         (place / "bin/ls").symlink_to("/bin/sh")
     elif layout != "late":
         names = {"shell": ".venv/bin/bash", "find": ".venv/bin/find", "wrapper": "timeout"}
+        names["second"] = ".venv/bin/ls"
         program(home.project / names[layout])
     with client_with(f"{place}/bin:/usr/bin") as above:
         answer = await home.ask(home.event("Bash", {"command": line}), above=above)
     assert effect_of(answer)[0] == "ask"
+
+
+@pytest.mark.anyio
+async def test_a_client_in_an_environment_is_asked_nothing_that_the_line_does_not_make(
+    tmp_path: Path,
+) -> None:
+    home = HookedHome(tmp_path, RULES.replace('"ls *"', '"ls *", "find *", "cat *", "head *"'))
+    place = environment(home.project)
+    (home.project / "a").touch()
+    with client_with(f"{place}/bin:/usr/bin") as above:
+        for line in (
+            "ls a | head",
+            "find . -name a | head",
+            "find . -name a -exec cat {} +",
+            "check x; ls a",
+            "cat a && ls a",
+        ):
+            answer = await home.ask(home.event("Bash", {"command": line}), above=above)
+            assert effect_of(answer)[0] == "allow", (line, effect_of(answer))
+
+
+@pytest.mark.parametrize("end", ["';'", "+"])
+def test_each_program_that_find_starts_is_looked_at(tmp_path: Path, end: str) -> None:
+    """Only the last was, so that one of the workspace before it ran unasked."""
+    program(tmp_path / "cat")
+    (tmp_path / "a").touch()
+    places = PathPolicy(tmp_path, binds_programs=True)
+    rules = ArgumentRules(["find *", "cat *", "check *"])
+    line = f"find . -name a -exec ./cat {{}} {end} -exec cat {{}} {end}"
+    assert judge_line(line, rules, places).effect is Effect.ASK
+    line = f"find . -name a -exec cat {{}} {end} -exec cat {{}} {end}"
+    assert judge_line(line, rules, PathPolicy(tmp_path)).effect is Effect.ALLOW

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from skillhouse.floor.regex import regex
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
+from skillhouse.permission import hazards
 from skillhouse.permission.command_reader import only_reads, read_command
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand
@@ -19,7 +19,6 @@ from skillhouse.permission.raw_line import RawCommand
 
 _INSIDE = frozenset("echo printf test [ true false : cd pwd kill command type".split())
 """What a shell does by itself, whichever programs there are."""
-_LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 
 
 class ActiveEnvironment:
@@ -59,7 +58,8 @@ class ActiveEnvironment:
 
         What it starts by itself and what it looks up would be those of the environment.
         """
-        name, is_looking_up = judged.argv[0], looks_up(judged.argv) or judged.argv[0] == "which"
+        name = judged.argv[0]
+        is_looking_up = name == "which" or hazards.looks_up(judged.argv)
         is_quiet = name == "cd" or not judged.needs_rule or only_reads(judged.argv)
         is_done = is_led or _runs_any(judged) or (is_quiet and not is_looking_up)
         needs_none = is_done or not self._places.activated
@@ -75,13 +75,3 @@ class ActiveEnvironment:
 
 def _runs_any(judged: JudgedCommand) -> bool:
     return judged.unbound and judged.effect is Effect.ALLOW
-
-
-def looks_up(argv: tuple[str, ...]) -> bool:
-    """Whether a command only says what a name would start, which the runner of plans does itself.
-
-    >>> looks_up(("command", "-v", "git")), looks_up(("command", "git"))
-    (True, False)
-    """
-    names = argv[2:] if argv[:2] == ("command", "-v") else argv[1:] if argv[0] == "type" else ()
-    return bool(names) and all(map(_LOOKED_UP.fullmatch, names))

@@ -44,6 +44,7 @@ PRIVILEGED = frozenset(
 _VERSIONED = regex(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
 _LOADER = regex(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
 
+_LOOKED_UP = regex(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]*")
 _ROOTS = regex(
     r"(/|~[\w-]*|\$\{?HOME\}?|\.\.(/\.\.)*|/[A-Za-z0-9_.-]+|/(home|Users|usr|var)/[\w.-]+)?"
     r"/*(\*|\.\*|\{\*\})?/*"
@@ -69,6 +70,16 @@ def running(program: str) -> str:
     if name in RUNNING:
         return f"`{name}` can run other code, and is covered by an exact rule only"
     return ""
+
+
+def looks_up(argv: tuple[str, ...]) -> bool:
+    """Whether a command only says what a name would start, which the runner of plans does itself.
+
+    >>> looks_up(("command", "-v", "git")), looks_up(("command", "git"))
+    (True, False)
+    """
+    names = argv[2:] if argv[:2] == ("command", "-v") else argv[1:] if argv[0] == "type" else ()
+    return bool(names) and all(map(_LOOKED_UP.fullmatch, names))
 
 
 def without_shell(argv: Sequence[str]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from skillhouse.floor.rules import Effect
 from skillhouse.floor.structs import replace
 from skillhouse.permission import hazards
-from skillhouse.permission.active_environment import ActiveEnvironment, looks_up
 from skillhouse.permission.command_paths import CommandPaths, found_commands, piped_command
 from skillhouse.permission.command_reader import DEPTH_MAX, only_reads, read_command
 from skillhouse.permission.command_rules import CommandRules, RuleOutcome
@@ -36,6 +36,9 @@ from skillhouse.permission.unknown_program import (
     shape_concern,
     unlisted,
 )
+
+if TYPE_CHECKING:
+    from skillhouse.permission.active_environment import ActiveEnvironment
 
 Remark = tuple[Effect, str]
 
@@ -64,7 +67,9 @@ class CommandJudge:
     ) -> None:
         self._rules = rules
         self._places = places
-        self._active = ActiveEnvironment(places, search_path)
+        self._search_path = search_path
+        self._active: ActiveEnvironment | None = None
+        """Once a command was seen that activates one."""
         self._refusals = HardDenies(rules, places)
         self._fence = Fence(
             rules,
@@ -91,13 +96,14 @@ class CommandJudge:
         argv = tuple(word.text for word in raw.words)
         if raw.only_sets:
             return self._setting(raw, argv)
-        if (shell := self._active.entered(raw)) is not None:
+        if raw.activates and (shell := self._entered(raw)) is not None:
             return SimpleVerdict(argv, self._without_rule(argv), shell=shell)
-        is_led = self._active.lead(raw)
+        active = self._active
+        is_led = active is not None and active.lead(raw)
         argv = tuple(word.text for word in raw.words)
         judged = self._over_names(argv, raw) or self.words(argv, patterns=raw.words)
         verdict = SimpleVerdict(argv, judged)
-        verdict.shell = _needs_shell(argv) or self._active.shell_reason(judged, is_led=is_led)
+        verdict.shell = _needs_shell(argv) or _shell_reason(active, judged, is_led=is_led)
         verdict.judged = self._after_variables(judged, raw, verdict)
         redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
@@ -117,10 +123,18 @@ class CommandJudge:
         verdict.remarks += pattern_remarks(raw.words, guarded)
         return verdict
 
+    def _entered(self, raw: RawCommand) -> str | None:
+        """Take an activation, as `ActiveEnvironment.entered` does."""
+        # Loaded for a line that has one.
+        from skillhouse.permission.active_environment import ActiveEnvironment  # noqa: PLC0415
+
+        self._active = self._active or ActiveEnvironment(self._places, self._search_path)
+        return self._active.entered(raw)
+
     def _variables_of(self, raw: RawCommand, judged: JudgedCommand) -> tuple[tuple[str, str], ...]:
         """Return the variables of a command: of an active environment, and those of its line."""
-        found = {**self._active.variables(judged), **dict((*raw.exported, *raw.assignments))}
-        return tuple(found.items())
+        found = self._active.variables(judged) if self._active is not None else {}
+        return tuple({**found, **dict((*raw.exported, *raw.assignments))}.items())
 
     def _after_variables(
         self, judged: JudgedCommand, raw: RawCommand, verdict: SimpleVerdict
@@ -149,13 +163,16 @@ class CommandJudge:
         """Return the verdict on what runs with names that are found, where all of it is allowed."""
         inner = piped_command(argv, raw.before)
         commands = (inner,) if inner else found_commands(argv)
-        is_plain = not any(word.pattern or word.tilde for word in raw.words)
-        if not commands or not is_plain or self._refusals.of_words(argv):
+        has_patterns = any(word.pattern or word.tilde for word in raw.words)
+        if not commands or has_patterns or self._refusals.of_words(argv):
             return None
         ruling = self._rules.rule(argv)
         verdicts = [self.words(words) for words in commands]
         is_allowed = all(one.effect is Effect.ALLOW for one in verdicts)
-        return verdicts[-1] if is_allowed and not (ruling.denied or ruling.asked) else None
+        # INVARIANT: what the answer leaves out is no code of the workspace.
+        is_plain = not any(one.scripts or one.unbound for one in verdicts[:-1])
+        is_against = ruling.denied or ruling.asked
+        return verdicts[-1] if is_allowed and is_plain and not is_against else None
 
     def _setting(self, raw: RawCommand, argv: tuple[str, ...]) -> SimpleVerdict:
         """Judge what only sets variables; what they mean is judged with the commands they reach."""
@@ -207,7 +224,7 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if name[:1] in ("", "-") or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
-        if ruling.cover is Breadth.NONE and looks_up(argv):
+        if ruling.cover is Breadth.NONE and hazards.looks_up(argv):
             return self._without_rule(argv)
         return self._by_meaning(ruling, read_command(argv), patterns, depth, is_guess=is_guess)
 
@@ -269,7 +286,7 @@ class CommandJudge:
         last = argv[0].rpartition("/")[2]
         inner = (last, *argv[1:])
         is_own = self._places.binds_programs and self._places.is_own_program(argv[0])
-        if not (last and is_own) or looks_up(inner):
+        if not (last and is_own) or hazards.looks_up(inner):
             return None
         if _needs_shell(inner) or self._rules.rule(inner).literals == 0:
             return None
@@ -429,6 +446,10 @@ class CommandJudge:
             verdict.judged = self._without_rule(verdict.argv)
 
 
+def _shell_reason(active: ActiveEnvironment | None, judged: JudgedCommand, *, is_led: bool) -> str:
+    return "" if active is None else active.shell_reason(judged, is_led=is_led)
+
+
 def _is_plain_command(words: Sequence[Word]) -> bool:
     return len(words) > 1 and words[0].text == "command" and words[1].text[:1] != "-"
 
@@ -451,7 +472,7 @@ _INFORMING = frozenset(("--help", "--version"))
 def _needs_shell(argv: tuple[str, ...]) -> str:
     """Return why only a shell can run some words, or nothing."""
     name = argv[0]
-    if (name in hazards.BUILTINS or name == "command") and not looks_up(argv):
+    if (name in hazards.BUILTINS or name == "command") and not hazards.looks_up(argv):
         return f"`{name}` means something to a shell only"
     # A shell has these inside, and they differ from the programs in this.
     if name in (*_SAYING, "pwd") and name != "which" and not _INFORMING.isdisjoint(argv[1:2]):

@@ -28,6 +28,7 @@ from skillhouse.permission import (
     JudgedCommand,
     LayerRules,
     Permission,
+    only_reads,
     read_command,
     standing_bond,
     standing_rule,
@@ -130,6 +131,8 @@ def script_runs(
             # What runs any code of the workspace gains nothing by a module that is not there.
             is_passed = one.is_missing and (judged.unbound or one.is_by_name)
             passed = any_code if is_passed else frozenset[tuple[str, ...]]()
+            if one.is_by_name:
+                passed |= {each.argv for each in plan.commands() if only_reads(each.argv)}
             if odd := one.odd(plan, inner, base, passed):
                 runs.unbound.append(one.name)
                 runs.needs.append(_each_time(one.name, odd))
@@ -147,19 +150,30 @@ def runs_any(judged: JudgedCommand) -> bool:
 def _starting(
     verdict: CommandVerdict, plan: CommandPlan, places: ScriptPlaces
 ) -> Iterator[tuple[JudgedCommand, tuple[str, ...]]]:
-    """Yield what a line starts, with the words of the program inside; where a shell finds programs
-    by their names, also those around others."""
+    """Yield what a line starts, with the words of the program inside of its command; where a shell
+    finds programs by their names, also those around others."""
+    inners = [unwrapped(command.argv) or command.argv for command in plan.commands()]
+    finding = next((argv for argv in inners if argv[0] in ("find", "xargs")), ())
     for judged in verdict.commands:
-        yield judged, judged.argv
-    judged_words = {one.argv for one in verdict.commands}
-    for command in plan.commands() if places.shell_which else ():
-        argv, inner = command.argv, unwrapped(command.argv) or command.argv
-        while argv and argv not in judged_words:
-            yield JudgedCommand(argv=argv, effect=Effect.ALLOW), inner
-            meaning = read_command(argv)
-            argv = argv[meaning.inner :] if meaning.inner and not meaning.unknown else ()
-    for name in places.shells:
-        yield JudgedCommand(argv=(name,), effect=Effect.ALLOW), (name,)
+        yield judged, judged.argv if judged.argv in inners else finding or judged.argv
+    if places.shell_which is None:
+        return
+    known = {one.argv for one in verdict.commands}
+    for command, inner in zip(plan.commands(), inners, strict=True):
+        for argv in _chain(command.argv):
+            if argv not in known:
+                yield JudgedCommand(argv=argv, effect=Effect.ALLOW), inner
+    started = [finding[at + 1 : at + 2] for at, word in enumerate(finding) if word == "-exec"]
+    for argv in (*filter(None, started), *((name,) for name in places.shells)):
+        yield JudgedCommand(argv=argv, effect=Effect.ALLOW), finding or argv
+
+
+def _chain(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield a command, and each that it is only around of."""
+    while argv:
+        yield argv
+        meaning = read_command(argv)
+        argv = argv[meaning.inner :] if meaning.inner and not meaning.unknown else ()
 
 
 class _Collected:
